@@ -1,0 +1,211 @@
+//! Settings of a manager, and the reading of the URL that says which lock service to use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::tokio_clock_is_paused;
+use crate::error::{Config, LockError};
+use crate::key::{DEFAULT_NAMESPACE, Namespace};
+use crate::manager::LockManager;
+use crate::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, Defaults, MIN_TTL, Wait};
+use crate::store::redis::RedisStore;
+
+const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
+const DEFAULT_DRIFT: f64 = 0.01;
+
+/// The largest drift that leaves a lease worth having.
+const MAX_DRIFT: f64 = 0.5;
+
+/// The longest `max_ttl`: servers refuse expiries near the end of their number range.
+const LONGEST_MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
+
+/// Settings of a [`LockManager`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Builder {
+    url: Option<String>,
+    namespace: String,
+    pub(crate) defaults: Defaults,
+    pub(crate) response_timeout: Duration,
+    connect_timeout: Duration,
+    lazy: bool,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            url: None,
+            namespace: DEFAULT_NAMESPACE.to_owned(),
+            defaults: Defaults {
+                ttl: DEFAULT_TTL,
+                wait: Wait::For(Duration::ZERO),
+                max_ttl: DEFAULT_MAX_TTL,
+                drift: DEFAULT_DRIFT,
+                grace: Duration::ZERO,
+            },
+            response_timeout: DEFAULT_RESPONSE_TIMEOUT,
+            connect_timeout: DEFAULT_CONNECT_TIMEOUT,
+            lazy: false,
+        }
+    }
+}
+
+impl Builder {
+    /// Where the lock server is; see [`LockManager::connect`].
+    pub fn url(mut self, url: impl Into<String>) -> Self {
+        self.url = Some(url.into());
+        self
+    }
+
+    /// Prefix of every key on the server. Default `distlock`.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Ttl of locks that name none. Default 30 s.
+    pub fn default_ttl(mut self, ttl: Duration) -> Self {
+        self.defaults.ttl = ttl;
+        self
+    }
+
+    /// Wait of locks that name none; [`Duration::MAX`] is forever. Default zero: one try.
+    pub fn default_wait(mut self, wait: Duration) -> Self {
+        self.defaults.wait = wait.into();
+        self
+    }
+
+    /// The longest ttl and `min_hold` that a lock may ask for. Default 24 h.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.defaults.max_ttl = max_ttl;
+        self
+    }
+
+    /// How long one command may go unanswered. Default 500 ms.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.response_timeout = timeout;
+        self
+    }
+
+    /// How long one connection attempt may take. Default 1 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// Share of the ttl given up for clocks that run at different rates, from 0 to 0.5. Default 0.01; hosts whose clocks
+    /// are slewed by an NTP daemon need 0.1.
+    pub fn drift(mut self, drift: f64) -> Self {
+        self.defaults.drift = drift;
+        self
+    }
+
+    /// How much longer than the lease the server keeps the key of a crashed holder. Default zero.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.defaults.grace = grace;
+        self
+    }
+
+    /// Starts without a server; the first lock connects.
+    pub fn lazy(mut self) -> Self {
+        self.lazy = true;
+        self
+    }
+
+    /// Builds the manager, and connects unless it is [`lazy`](Self::lazy).
+    ///
+    /// # Errors
+    ///
+    /// `Config` for settings that cannot work, else those of [`LockManager::connect`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn build(self) -> Result<LockManager, LockError> {
+        self.check()?;
+        let namespace = Namespace::new(&self.namespace)?;
+        let Some(url) = self.url.as_deref() else {
+            return Err(Config::new(
+                "no lock server is named; add `.url(\"redis://127.0.0.1:6379\")`, or use `LockManager::in_memory()`",
+            )
+            .into());
+        };
+        let url = match scheme(url)? {
+            Scheme::Memory => return Ok(LockManager::assemble_in_memory(&self, namespace)),
+            Scheme::Server(url) => url,
+        };
+        if tokio::runtime::Handle::try_current().is_ok() && tokio_clock_is_paused() {
+            return Err(Config::new("the tokio clock is paused, under which a real server cannot be used; use `LockManager::in_memory()` in tests with `start_paused`").into());
+        }
+        let store = Arc::new(RedisStore::open(&url, self.connect_timeout)?);
+        if !self.lazy {
+            store.ready(self.connect_timeout).await?;
+        }
+        LockManager::assemble_on_server(&self, namespace, store)
+    }
+
+    fn check(&self) -> Result<(), LockError> {
+        let bad = |problem: String| Err(Config::new(problem).into());
+        let Defaults { ttl, max_ttl, drift, grace, .. } = self.defaults;
+        if !(0.0..=MAX_DRIFT).contains(&drift) {
+            return bad(format!(
+                "`drift` of {drift} cannot be used; give a share of the ttl from 0 to {MAX_DRIFT}, as in `0.01`"
+            ));
+        }
+        if !(MIN_TTL..=LONGEST_MAX_TTL).contains(&max_ttl) {
+            return bad(format!("`max_ttl` of {max_ttl:?} cannot be used; give it from {MIN_TTL:?} to ten years"));
+        }
+        if ttl < MIN_TTL || ttl > max_ttl {
+            return bad(format!(
+                "`default_ttl` of {ttl:?} is not between {MIN_TTL:?} and `max_ttl` ({max_ttl:?}); change one of them"
+            ));
+        }
+        if grace > max_ttl {
+            return bad(format!("`grace` of {grace:?} is longer than `max_ttl` ({max_ttl:?}); shorten it"));
+        }
+        for (name, timeout) in [("response_timeout", self.response_timeout), ("connect_timeout", self.connect_timeout)]
+        {
+            if timeout.is_zero() {
+                return bad(format!("`{name}` of zero lets no command be answered; give it some milliseconds"));
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Scheme {
+    Memory,
+    Server(String),
+}
+
+/// Which kind of service a URL names. Kinds that this build cannot use are refused by name.
+fn scheme(url: &str) -> Result<Scheme, LockError> {
+    let url = url.trim();
+    if url == "memory:" || url == "memory://" {
+        return Ok(Scheme::Memory);
+    }
+    let Some((scheme, _)) = url.split_once("://") else {
+        return match url.split_once(':') {
+            Some(("redlock", _)) => Err(not_in_this_build("redlock:", "several independent servers")),
+            _ => Ok(Scheme::Server(format!("redis://{url}"))),
+        };
+    };
+    match scheme {
+        "redis" | "unix" | "redis+unix" => Ok(Scheme::Server(url.to_owned())),
+        "rediss" => Err(not_in_this_build("rediss://", "TLS (feature `tls-rustls`)")),
+        "redis+cluster" => Err(not_in_this_build("redis+cluster://", "Redis Cluster (feature `cluster`)")),
+        "redis+sentinel" => Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)")),
+        _ => {
+            Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `unix:///path` or `memory:`")
+                .into())
+        }
+    }
+}
+
+fn not_in_this_build(scheme: &str, what: &str) -> LockError {
+    Config::new(format!(
+        "`{scheme}` needs {what}, which this version does not have yet; use `redis://` with one server"
+    ))
+    .into()
+}

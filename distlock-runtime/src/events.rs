@@ -1,0 +1,62 @@
+//! What happens to locks that no return value tells: lost leases, releases that got no answer, outages.
+//!
+//! With the feature `tracing` they become its events; without it they cost nothing. Texts hold keys and reasons, never
+//! a password or a token.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{LockError, Lost};
+
+macro_rules! emit {
+    ($level:ident, $($rest:tt)*) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "distlock", $($rest)*)
+    };
+}
+
+/// A lease ended before its holder did.
+pub(crate) fn lost(lost: &Lost) {
+    emit!(warn, key = lost.key(), cause = ?lost.cause(), held_for = ?lost.held_for(), "lock lease lost");
+    let _ = lost;
+}
+
+/// A release or compensation was not answered and goes on in the background.
+pub(crate) fn release_unanswered(key: &str, error: &dyn fmt::Display) {
+    emit!(warn, key, %error, "release not answered yet, going on in the background");
+    let _ = (key, error);
+}
+
+/// A release was given up; the key ends with its ttl.
+pub(crate) fn release_given_up(key: &str, error: &dyn fmt::Display) {
+    emit!(error, key, %error, "release given up, the key ends with its ttl");
+    let _ = (key, error);
+}
+
+/// A renewal got no usable answer and will be tried again.
+pub(crate) fn renewal_failed(keys: usize, error: &dyn fmt::Display) {
+    emit!(warn, keys, %error, "renewal without an answer, trying again");
+    let _ = (keys, error);
+}
+
+/// The watchdog came late: its runtime was blocked, or the machine is overloaded.
+pub(crate) fn watchdog_late(late: Duration) {
+    emit!(warn, ?late, "watchdog late; something blocks its thread or runtime");
+    let _ = late;
+}
+
+/// A call was skipped, as its `on_busy` or `on_error` says. An error that is skipped is worth an error event.
+pub(crate) fn skipped(function: &str, error: &LockError) {
+    if error.is_busy() {
+        emit!(info, function, %error, "locked call skipped");
+    } else {
+        emit!(error, function, %error, "locked call skipped");
+    }
+    let _ = (function, error);
+}
+
+/// Waiting goes on although the server cannot be asked.
+pub(crate) fn waiting_through_outage(key: &str, error: &LockError) {
+    emit!(debug, key, %error, "lock server cannot be asked, waiting on");
+    let _ = (key, error);
+}

@@ -1,0 +1,193 @@
+//! One FIFO queue per key per process.
+//!
+//! Only the task that has the [`Turn`] of a key talks to the server about it, so a hot key costs the process one waiter
+//! however many tasks want it. The turn is handed over in order; a queued task that has gone away is passed over.
+
+use std::collections::hash_map::Entry as Slot;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::oneshot;
+
+use crate::error::{LockError, Occupant};
+use crate::grant::Grant;
+
+/// The queues of one manager.
+#[derive(Debug, Default)]
+pub(crate) struct Gate {
+    keys: Mutex<HashMap<Arc<str>, Queue>>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: VecDeque<oneshot::Sender<Turn>>,
+    news: News,
+}
+
+/// What the task that has the turn knows; it lets the others answer truthfully without asking the server.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum News {
+    /// Nothing yet: it asks the server for the first time.
+    #[default]
+    Asking,
+    /// A task of this process had the key until now, and the next one is asking.
+    Passed,
+    /// Another process holds the key.
+    HeldElsewhere(Occupant),
+    /// The server could not be asked.
+    Failing(LockError),
+    /// It has the lease.
+    HeldHere(Weak<Grant>),
+}
+
+/// What a task finds at the gate.
+pub(crate) enum Entry {
+    /// Nobody was there: ask the server.
+    Turn(Turn),
+    /// Others are there: the turn comes in order.
+    Queued(oneshot::Receiver<Turn>),
+}
+
+impl Gate {
+    pub(crate) fn enter(self: &Arc<Self>, key: &Arc<str>) -> Entry {
+        match self.keys().entry(key.clone()) {
+            Slot::Vacant(slot) => {
+                slot.insert(Queue { waiting: VecDeque::new(), news: News::default() });
+                Entry::Turn(Turn { gate: Some(self.clone()), key: key.clone() })
+            }
+            Slot::Occupied(mut slot) => {
+                let (sender, receiver) = oneshot::channel();
+                let waiting = &mut slot.get_mut().waiting;
+                // Keeps a queue of impatient callers from growing behind a long hold.
+                if waiting.len() == waiting.capacity() {
+                    waiting.retain(|waiter| !waiter.is_closed());
+                }
+                waiting.push_back(sender);
+                Entry::Queued(receiver)
+            }
+        }
+    }
+
+    /// Takes the turn only if nobody is there; otherwise says what is known.
+    pub(crate) fn try_enter(self: &Arc<Self>, key: &Arc<str>) -> Result<Turn, News> {
+        match self.keys().entry(key.clone()) {
+            Slot::Vacant(slot) => {
+                slot.insert(Queue { waiting: VecDeque::new(), news: News::default() });
+                Ok(Turn { gate: Some(self.clone()), key: key.clone() })
+            }
+            Slot::Occupied(slot) => Err(slot.get().news.clone()),
+        }
+    }
+
+    pub(crate) fn news(&self, key: &str) -> News {
+        self.keys().get(key).map(|queue| queue.news.clone()).unwrap_or_default()
+    }
+
+    fn keys(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<str>, Queue>> {
+        // Nothing that can panic runs under the lock, so a poisoned map is still whole.
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next in line, or the end of the queue.
+    fn next(&self, key: &str) -> Option<oneshot::Sender<Turn>> {
+        let mut keys = self.keys();
+        let queue = keys.get_mut(key)?;
+        let next = queue.waiting.pop_front();
+        match next {
+            Some(_) => queue.news = News::Passed,
+            None => {
+                keys.remove(key);
+            }
+        }
+        next
+    }
+}
+
+/// The right to talk to the server about one key. Passed on when dropped.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// `None` once it was passed on.
+    gate: Option<Arc<Gate>>,
+    key: Arc<str>,
+}
+
+impl Turn {
+    pub(crate) fn tell(&self, news: News) {
+        if let Some(gate) = &self.gate
+            && let Some(queue) = gate.keys().get_mut(&self.key)
+        {
+            queue.news = news;
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(gate) = self.gate.take() else { return };
+        while let Some(next) = gate.next(&self.key) {
+            let turn = Turn { gate: Some(gate.clone()), key: self.key.clone() };
+            match next.send(turn) {
+                Ok(()) => return,
+                // That waiter has gone; the turn came back and must not pass itself on from in here.
+                Err(mut turn) => turn.gate = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate() -> (Arc<Gate>, Arc<str>) {
+        (Arc::default(), "k".into())
+    }
+
+    fn queued(gate: &Arc<Gate>, key: &Arc<str>) -> oneshot::Receiver<Turn> {
+        match gate.enter(key) {
+            Entry::Queued(receiver) => receiver,
+            Entry::Turn(_) => panic!("nobody was in front"),
+        }
+    }
+
+    fn first(gate: &Arc<Gate>, key: &Arc<str>) -> Turn {
+        match gate.enter(key) {
+            Entry::Turn(turn) => turn,
+            Entry::Queued(_) => panic!("somebody was in front"),
+        }
+    }
+
+    #[test]
+    fn the_turn_goes_round_in_order_and_passes_over_the_gone() {
+        let (gate, key) = gate();
+        let turn = first(&gate, &key);
+        let (mut a, gone, mut b) = (queued(&gate, &key), queued(&gate, &key), queued(&gate, &key));
+        drop(gone);
+        drop(turn);
+        let turn = a.try_recv().unwrap();
+        assert!(b.try_recv().is_err());
+        drop(turn);
+        drop(b.try_recv().unwrap());
+        assert!(gate.keys().is_empty());
+    }
+
+    #[test]
+    fn a_turn_that_was_sent_and_never_taken_is_not_lost() {
+        let (gate, key) = gate();
+        let turn = first(&gate, &key);
+        let (receiver, mut behind) = (queued(&gate, &key), queued(&gate, &key));
+        drop(turn);
+        drop(receiver);
+        assert!(behind.try_recv().is_ok());
+    }
+
+    #[test]
+    fn waiters_that_gave_up_do_not_pile_up() {
+        let (gate, key) = gate();
+        let _turn = first(&gate, &key);
+        for _ in 0..10_000 {
+            drop(queued(&gate, &key));
+        }
+        assert!(gate.keys()[&key].waiting.len() < 100);
+    }
+}

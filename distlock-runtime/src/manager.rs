@@ -1,0 +1,216 @@
+//! The lock manager: one lock service, and everything that is needed to take locks on it.
+//!
+//! Below the public [`LockManager`] stands [`Inner`], the parts that the engine works with.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::background::Background;
+use crate::builder::Builder;
+use crate::clock::Clock;
+use crate::error::{Closed, Config, LockError, LossCause};
+use crate::gate::Gate;
+use crate::grant::{End, Grant};
+use crate::key::{LockKey, Namespace};
+use crate::lock::Lock;
+use crate::settings::Defaults;
+use crate::store::LockStore;
+use crate::store::memory::MemoryStore;
+use crate::watchdog::{Home, Watchdog};
+
+/// The variable that [`LockManager::from_env`] reads.
+const URL_VARIABLE: &str = "DISTLOCK_URL";
+
+/// Takes, renews and gives back locks on one lock service.
+///
+/// Cloning is cheap, and all clones share one connection and one watchdog. The last clone and the last lease to be
+/// dropped end the manager's thread.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::time::Duration;
+/// use distlock_runtime::LockManager;
+///
+/// let locks = LockManager::in_memory();
+/// let lease = locks.lock("invoice:7").ttl(Duration::from_secs(5)).acquire().await?;
+/// assert!(lease.is_held());
+/// lease.release().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct LockManager {
+    inner: Arc<Inner>,
+}
+
+/// The parts of a manager, shared by everything it has given out.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: Arc<dyn LockStore>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) background: Background,
+    pub(crate) clock: Clock,
+    pub(crate) defaults: Defaults,
+    pub(crate) namespace: Namespace,
+    pub(crate) response_timeout: Duration,
+    /// `<host>/<pid>` of this process.
+    pub(crate) process: Box<str>,
+    closed: AtomicBool,
+}
+
+impl LockManager {
+    /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]`, `unix:///path`, or `memory:`. A URL
+    /// without a scheme gets `redis://`.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` when no server answers within the connect time-out of one second, `Permission` when it refuses the
+    /// login, `Config` when the URL cannot be used.
+    pub async fn connect(url: impl Into<String>) -> Result<Self, LockError> {
+        Self::builder().url(url).build().await
+    }
+
+    /// As [`connect`](Self::connect), with the URL from the variable `DISTLOCK_URL`.
+    ///
+    /// # Errors
+    ///
+    /// `Config` when the variable is not set, else those of [`connect`](Self::connect).
+    pub async fn from_env() -> Result<Self, LockError> {
+        match std::env::var(URL_VARIABLE) {
+            Ok(url) if !url.trim().is_empty() => Self::connect(url).await,
+            _ => Err(Config::new(format!("the variable `{URL_VARIABLE}` is not set; set it to the URL of the lock server, as in `redis://127.0.0.1:6379`, or to `memory:`")).into()),
+        }
+    }
+
+    /// A manager without a server: real exclusion between the tasks of this process, for tests and first steps.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self::assemble_in_memory(&Builder::default(), Namespace::default())
+    }
+
+    /// A manager with settings of its own.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Begins a lock on `key`: a text, or a typed declaration. Nothing is sent until one of its methods is awaited.
+    #[track_caller]
+    pub fn lock<K: LockKey>(&self, key: K) -> Lock<K::Witness> {
+        Lock::new(self.clone(), key.text(), std::panic::Location::caller())
+    }
+
+    /// Ends the use of this manager: no new locks, every live lease is declared lost and its key released, and releases
+    /// still under way in the background are waited for, all within `limit`.
+    ///
+    /// Later calls through this manager or its clones are `Closed`.
+    ///
+    /// # Cancel safety
+    ///
+    /// The manager is closed by the first poll; releases that were begun go on in the background.
+    pub async fn shutdown(&self, limit: Duration) -> Shutdown {
+        let inner = &self.inner;
+        inner.closed.store(true, Ordering::Release);
+        let released = Arc::new(AtomicUsize::new(0));
+        let give_up_at = inner.clock.now().after(limit);
+        for grant in inner.watchdog.live() {
+            if grant.end(End::ByLoss(LossCause::Shutdown)) {
+                inner.background.spawn(give_back(grant, released.clone()));
+            }
+        }
+        tokio::select! {
+            biased;
+            () = inner.background.idle() => {}
+            () = inner.clock.sleep_until(give_up_at) => {}
+        }
+        Shutdown { released: released.load(Ordering::Acquire), left: inner.background.jobs() }
+    }
+
+    pub(crate) fn assemble_in_memory(settings: &Builder, namespace: Namespace) -> Self {
+        let clock = Clock::tokio();
+        let store: Arc<dyn LockStore> = Arc::new(MemoryStore::new(clock));
+        let watchdog = Watchdog::new(clock, store.clone(), settings.response_timeout, Home::Task);
+        Self::assemble(settings, namespace, clock, store, watchdog, Background::on_the_spot())
+    }
+
+    pub(crate) fn assemble_on_server(
+        settings: &Builder,
+        namespace: Namespace,
+        store: Arc<dyn LockStore>,
+    ) -> Result<Self, LockError> {
+        let clock = Clock::System;
+        let watchdog = Watchdog::new(clock, store.clone(), settings.response_timeout, Home::Thread);
+        let background = Background::thread(watchdog.clone())?;
+        Ok(Self::assemble(settings, namespace, clock, store, watchdog, background))
+    }
+
+    fn assemble(
+        settings: &Builder,
+        namespace: Namespace,
+        clock: Clock,
+        store: Arc<dyn LockStore>,
+        watchdog: Arc<Watchdog>,
+        background: Background,
+    ) -> Self {
+        let inner = Inner {
+            store,
+            gate: Arc::default(),
+            watchdog,
+            background,
+            clock,
+            defaults: settings.defaults,
+            namespace,
+            response_timeout: settings.response_timeout,
+            process: format!("{}/{}", host(), std::process::id()).into(),
+            closed: AtomicBool::new(false),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl fmt::Debug for LockManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockManager").field("namespace", &self.inner.namespace).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// Refuses to begin anything new after a shutdown.
+    pub(crate) fn open(&self) -> Result<(), LockError> {
+        if self.closed.load(Ordering::Acquire) { Err(Closed {}.into()) } else { Ok(()) }
+    }
+}
+
+/// Releases a lease that a shutdown has ended, once the step of its body that may be running is over.
+async fn give_back(grant: Arc<Grant>, released: Arc<AtomicUsize>) {
+    grant.body_at_rest().await;
+    grant.inner.release_until_answered(grant.release_request(), grant.plan.ttl, None).await;
+    released.fetch_add(1, Ordering::Release);
+}
+
+/// What a [`LockManager::shutdown`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// Leases that were live and whose keys were given back.
+    pub released: usize,
+    /// Releases that had no answer when the limit was over; they go on in the background while the process lives.
+    pub left: usize,
+}
+
+/// The name of this machine, fit to stand between a space and a slash.
+fn host() -> String {
+    #[cfg(unix)]
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(unix))]
+    let name = std::env::var("COMPUTERNAME").unwrap_or_default();
+    let name: String =
+        name.chars().map(|c| if c.is_whitespace() || c.is_control() || c == '/' { '_' } else { c }).collect();
+    if name.is_empty() { "localhost".to_owned() } else { name }
+}

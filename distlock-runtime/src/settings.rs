@@ -1,0 +1,253 @@
+//! What a caller may set for one lock, and the plan that comes out once the manager's defaults are filled in and every
+//! value was checked. A wrong value ends here, before anything is sent.
+
+use std::time::Duration;
+
+use crate::error::{Config, LockError};
+
+/// The shortest ttl: below it, one lost packet is a lost lease.
+pub(crate) const MIN_TTL: Duration = Duration::from_millis(10);
+
+/// The ttl of a lock that names none, on a manager that names none.
+pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// The longest ttl, `min_hold` or `extend` of a manager that names no other.
+pub(crate) const DEFAULT_MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The least pause between two renewals: shorter ones would only load the server.
+const MIN_RENEW: Duration = Duration::from_millis(3);
+
+/// How long a call may try to get its lock, everything included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// This long; zero is one try.
+    For(Duration),
+    /// Until it has it.
+    Forever,
+}
+
+impl From<Duration> for Wait {
+    /// [`Duration::MAX`] is forever.
+    fn from(wait: Duration) -> Self {
+        if wait == Duration::MAX { Self::Forever } else { Self::For(wait) }
+    }
+}
+
+/// How a lease is prolonged while its body runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Renew {
+    /// Every third of the ttl.
+    #[default]
+    Auto,
+    /// Not at all: the lease ends after one ttl.
+    Off,
+    /// This often; at most half of the ttl.
+    Every(Duration),
+}
+
+impl From<Duration> for Renew {
+    fn from(interval: Duration) -> Self {
+        Self::Every(interval)
+    }
+}
+
+/// What one lock declares. `None` leaves it to the manager.
+#[derive(Clone, Copy, Debug, Default)]
+#[doc(hidden)]
+pub struct Settings {
+    /// How long the key outlives a crashed holder.
+    pub ttl: Option<Duration>,
+    /// How long to try.
+    pub wait: Option<Wait>,
+    /// How to prolong.
+    pub renew: Option<Renew>,
+    /// The longest a lease may be held.
+    pub max_hold: Option<Duration>,
+    /// The shortest time the key stays taken.
+    pub min_hold: Option<Duration>,
+    /// Whether the task may enter a lock that it already holds.
+    pub reentrant: Option<bool>,
+}
+
+/// What a manager fills in and bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Wait,
+    pub(crate) max_ttl: Duration,
+    /// Share of the ttl given up for clocks that run at different rates.
+    pub(crate) drift: f64,
+    /// How much longer than the lease the server keeps the key.
+    pub(crate) grace: Duration,
+}
+
+/// Checked settings of one locked call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) ttl: Duration,
+    /// `None` waits forever.
+    pub(crate) wait: Option<Duration>,
+    /// `None` never renews.
+    pub(crate) renew_every: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
+    pub(crate) reentrant: bool,
+}
+
+impl Settings {
+    pub(crate) fn plan(&self, defaults: &Defaults) -> Result<Plan, LockError> {
+        let ttl = self.ttl.unwrap_or(defaults.ttl);
+        check_ttl("ttl", ttl, defaults.max_ttl)?;
+        let renew_every = match self.renew.unwrap_or_default() {
+            Renew::Off => None,
+            Renew::Auto => Some((ttl / 3).max(MIN_RENEW)),
+            Renew::Every(interval) => Some(check_interval(interval, ttl)?),
+        };
+        if let Some(max_hold) = self.max_hold
+            && max_hold < ttl
+        {
+            return Err(bad(format!(
+                "`max_hold` ({max_hold:?}) is shorter than `ttl` ({ttl:?}); make it at least as long, or shorten `ttl`"
+            )));
+        }
+        if let Some(min_hold) = self.min_hold {
+            if min_hold > defaults.max_ttl {
+                return Err(too_long("min_hold", min_hold, defaults.max_ttl));
+            }
+            if self.max_hold.is_some_and(|max_hold| min_hold > max_hold) {
+                return Err(bad(format!(
+                    "`min_hold` ({min_hold:?}) is longer than `max_hold`; shorten it, or make `max_hold` longer"
+                )));
+            }
+        }
+        Ok(Plan {
+            ttl,
+            wait: match self.wait.unwrap_or(defaults.wait) {
+                Wait::Forever => None,
+                Wait::For(wait) if wait == Duration::MAX => None,
+                Wait::For(wait) => Some(wait),
+            },
+            renew_every,
+            max_hold: self.max_hold,
+            min_hold: self.min_hold,
+            reentrant: self.reentrant.unwrap_or(false),
+        })
+    }
+}
+
+/// Refuses a ttl that no lease can live on. Also the check of [`Lease::extend`](crate::Lease::extend).
+pub(crate) fn check_ttl(name: &str, ttl: Duration, max_ttl: Duration) -> Result<(), LockError> {
+    if ttl < MIN_TTL {
+        return Err(bad(format!("`{name}` of {ttl:?} is too short; give it at least {MIN_TTL:?}")));
+    }
+    if ttl > max_ttl {
+        return Err(too_long(name, ttl, max_ttl));
+    }
+    Ok(())
+}
+
+fn check_interval(interval: Duration, ttl: Duration) -> Result<Duration, LockError> {
+    if interval > ttl / 2 {
+        return Err(bad(format!(
+            "`renew` of {interval:?} is longer than half of `ttl` ({ttl:?}), so one lost renewal would lose the lease; leave it at `auto`, or renew more often"
+        )));
+    }
+    if interval < MIN_RENEW {
+        return Err(bad(format!(
+            "`renew` of {interval:?} is too short; give it at least {MIN_RENEW:?}, or leave it at `auto`"
+        )));
+    }
+    Ok(interval)
+}
+
+fn too_long(name: &str, value: Duration, max_ttl: Duration) -> LockError {
+    bad(format!(
+        "`{name}` of {value:?} is longer than the manager's `max_ttl` ({max_ttl:?}); shorten it, or build the manager with a longer `max_ttl`"
+    ))
+}
+
+fn bad(problem: String) -> LockError {
+    Config::new(problem).into()
+}
+
+impl Defaults {
+    /// How much of a ttl the holder may rely on, counted from the send of the command that set it:
+    /// `ttl − (ttl × drift + 2 ms)`. The 2 ms cover the granularity of expiry on the server.
+    pub(crate) fn validity(&self, ttl: Duration) -> Duration {
+        const EXPIRY_GRANULARITY: Duration = Duration::from_millis(2);
+        ttl.saturating_sub(ttl.mul_f64(self.drift)).saturating_sub(EXPIRY_GRANULARITY)
+    }
+
+    /// The expiry to ask the server for.
+    pub(crate) fn expiry(&self, ttl: Duration) -> Duration {
+        ttl.saturating_add(self.grace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: Defaults = Defaults {
+        ttl: DEFAULT_TTL,
+        wait: Wait::For(Duration::ZERO),
+        max_ttl: DEFAULT_MAX_TTL,
+        drift: 0.01,
+        grace: Duration::ZERO,
+    };
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn refused(settings: Settings) -> String {
+        match settings.plan(&DEFAULTS) {
+            Err(LockError::Config(config)) => config.to_string(),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn values_that_cannot_lock_are_refused_with_the_way_out() {
+        let ttl = |ttl| Settings { ttl: Some(ttl), ..Settings::default() };
+        assert!(refused(ttl(Duration::ZERO)).contains("at least 10ms"));
+        assert!(refused(ttl(ms(9))).contains("at least 10ms"));
+        assert!(refused(ttl(Duration::MAX)).contains("max_ttl"));
+        assert!(refused(ttl(DEFAULT_MAX_TTL + ms(1))).contains("max_ttl"));
+        assert!(refused(Settings { renew: Some(Renew::Every(ms(101))), ..ttl(ms(200)) }).contains("half"));
+        assert!(refused(Settings { renew: Some(Renew::Every(ms(500))), ..ttl(ms(200)) }).contains("half"));
+        assert!(refused(Settings { renew: Some(Renew::Every(Duration::ZERO)), ..ttl(ms(200)) }).contains("too short"));
+        assert!(refused(Settings { max_hold: Some(ms(199)), ..ttl(ms(200)) }).contains("max_hold"));
+        assert!(
+            refused(Settings { min_hold: Some(ms(300)), max_hold: Some(ms(250)), ..ttl(ms(200)) }).contains("min_hold")
+        );
+        assert!(refused(Settings { min_hold: Some(Duration::MAX), ..ttl(ms(200)) }).contains("max_ttl"));
+    }
+
+    #[test]
+    fn the_bounds_themselves_are_accepted() {
+        let plan = Settings { ttl: Some(MIN_TTL), ..Settings::default() }.plan(&DEFAULTS).unwrap();
+        assert_eq!(plan.renew_every, Some(MIN_TTL / 3));
+        let settings = Settings {
+            ttl: Some(DEFAULT_MAX_TTL),
+            renew: Some(Renew::Every(DEFAULT_MAX_TTL / 2)),
+            ..Settings::default()
+        };
+        assert!(settings.plan(&DEFAULTS).is_ok());
+    }
+
+    #[test]
+    fn the_longest_duration_is_forever() {
+        let wait = |wait| Settings { wait, ..Settings::default() }.plan(&DEFAULTS).unwrap().wait;
+        assert_eq!(wait(Some(Wait::For(Duration::MAX))), None);
+        assert_eq!(wait(Some(Wait::Forever)), None);
+        assert_eq!(wait(None), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn validity_never_underflows() {
+        assert_eq!(DEFAULTS.validity(ms(1000)), ms(988));
+        assert_eq!(DEFAULTS.validity(ms(1)), Duration::ZERO);
+        assert_eq!(Defaults { drift: 0.5, ..DEFAULTS }.validity(ms(1000)), ms(498));
+    }
+}

@@ -1,0 +1,176 @@
+//! The seam between the engine and a lock service.
+//!
+//! [`LockStore`] says what one service must do; the engine above it knows no Redis. Every operation is one try: time
+//! limits, retries and what an unanswered command means are the engine's business.
+
+pub(crate) mod memory;
+pub(crate) mod redis;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Config, LockError, Occupant, Permission, Unavailable};
+use crate::key::LockName;
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What one lock service does. Implemented by [`MemoryStore`](memory::MemoryStore) and
+/// [`RedisStore`](redis::RedisStore).
+pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
+    /// Takes the key if it is free, in one step on the server. Idempotent for its own token: if the token already
+    /// holds the key, it is granted again with the same fencing token, and the key lives at least one ttl from now.
+    fn acquire<'a>(&'a self, request: &'a Acquire, limit: Duration) -> BoxFuture<'a, Result<Acquired, StoreError>>;
+
+    /// Prolongs every key of the batch that still belongs to its token, upwards only. Never creates a key and never
+    /// touches a foreign one. The answers stand in the order of the batch.
+    fn renew<'a>(&'a self, batch: &'a [Renewal], limit: Duration) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>>;
+
+    /// Gives the key back if it belongs to the token; withdraws whatever else the token has on the server.
+    fn release<'a>(
+        &'a self,
+        request: &'a Release,
+        lane: Lane,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Released, StoreError>>;
+
+    /// Completes when a key found taken may be free, and at the latest after `at_most`. A hint that grants nothing:
+    /// the waiter asks again. Pushed wake-ups go in here.
+    fn wake_up<'a>(&'a self, name: &'a LockName, at_most: Duration) -> BoxFuture<'a, ()>;
+}
+
+/// One attempt to take a key.
+#[derive(Debug)]
+pub(crate) struct Acquire {
+    pub(crate) name: Arc<LockName>,
+    /// Unique per attempt; proves ownership.
+    pub(crate) token: Token,
+    /// How long the server keeps the key.
+    pub(crate) expiry: Duration,
+    /// `<host>/<pid> <function>`, for whoever finds the key taken.
+    pub(crate) holder: Arc<str>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Acquired {
+    Granted {
+        fencing_token: u64,
+    },
+    Held(Occupant),
+    /// The token was buried: it must not be used again.
+    Dead,
+    /// Something that is not a lock stands under the key's name; it is reported and never touched.
+    Foreign(&'static str),
+}
+
+/// One lease to prolong.
+#[derive(Clone, Debug)]
+pub(crate) struct Renewal {
+    pub(crate) name: Arc<LockName>,
+    pub(crate) token: Token,
+    pub(crate) expiry: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    Yes,
+    /// The key is gone.
+    Absent,
+    /// The key belongs to somebody else.
+    Stolen,
+}
+
+/// One key to give back.
+#[derive(Clone, Debug)]
+pub(crate) struct Release {
+    pub(crate) name: Arc<LockName>,
+    pub(crate) token: Token,
+    /// Leave the key taken for this long, owned by nobody, instead of deleting it.
+    pub(crate) keep: Option<Duration>,
+    /// Refuse the token for this long: a copy of its acquisition may still be under way.
+    pub(crate) bury: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    Deleted,
+    Absent,
+    Stolen,
+}
+
+/// Which of a store's connections a release takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// The one that acquisitions use: a frozen server executes what it has buffered there in order.
+    Front,
+    /// The background's own, for when the first is of no use.
+    Back,
+}
+
+/// Proof of ownership: a random UUID in its 36-character form.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token([u8; 36]);
+
+impl Token {
+    /// From the operating system's generator, so that clones of a machine do not repeat each other.
+    pub(crate) fn random() -> Self {
+        let mut text = [0; 36];
+        uuid::Uuid::new_v4().hyphenated().encode_lower(&mut text);
+        Self(text)
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        // A hyphenated UUID is ASCII, so this never takes the default.
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Token {
+    /// A token must not reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Why a store gave no answer that the engine could use.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreError {
+    pub(crate) kind: StoreErrorKind,
+    pub(crate) text: String,
+    /// Whether the command may have reached the server and not been answered.
+    pub(crate) unanswered: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreErrorKind {
+    /// No connection, no answer, or an answer that says "not now".
+    Unavailable,
+    /// The server refuses the command or the login.
+    Permission,
+    /// The server cannot be used as it is set up.
+    Config,
+}
+
+impl StoreError {
+    /// The command did not leave, or the server refused it.
+    pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into(), unanswered: false }
+    }
+
+    /// The command may have been executed.
+    pub(crate) fn unanswered(text: impl Into<String>) -> Self {
+        Self { kind: StoreErrorKind::Unavailable, text: text.into(), unanswered: true }
+    }
+}
+
+impl From<StoreError> for LockError {
+    fn from(error: StoreError) -> Self {
+        match error.kind {
+            StoreErrorKind::Unavailable => Unavailable::new(error.text).into(),
+            StoreErrorKind::Permission => Permission::new(error.text).into(),
+            StoreErrorKind::Config => Config::new(error.text).into(),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The Lua scripts, and how one is run: EVALSHA, and one EVAL when the server does not know it yet.
+//!
+//! The scripts are constants; everything variable goes through KEYS and ARGV. Nothing is loaded ahead, so a flushed
+//! script cache or a new server costs one more trip and needs no further permission.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Value};
+
+use super::connection::{Connection, Refusal};
+use crate::store::{StoreError, StoreErrorKind};
+
+pub(crate) static ACQUIRE: Script = Script::new(include_str!("lua/acquire.lua"));
+pub(crate) static RENEW: Script = Script::new(include_str!("lua/renew.lua"));
+pub(crate) static RELEASE: Script = Script::new(include_str!("lua/release.lua"));
+
+pub(crate) struct Script {
+    source: &'static str,
+    /// SHA-1 of the source, by which the server knows it.
+    sha: OnceLock<String>,
+}
+
+impl Script {
+    const fn new(source: &'static str) -> Self {
+        Self { source, sha: OnceLock::new() }
+    }
+
+    fn sha(&self) -> &str {
+        self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
+    }
+
+    /// Runs the script within `limit`. `keys_and_args` adds the KEYS, then the ARGV.
+    pub(crate) async fn run(
+        &self,
+        connection: &Connection,
+        limit: Duration,
+        keys: usize,
+        keys_and_args: impl Fn(&mut Cmd),
+    ) -> Result<Value, StoreError> {
+        let command = |name: &str, script: &str| {
+            let mut command = redis::cmd(name);
+            command.arg(script).arg(keys);
+            keys_and_args(&mut command);
+            command
+        };
+        let begun = Instant::now();
+        match connection.send(&command("EVALSHA", self.sha()), limit).await {
+            Ok(value) => Ok(value),
+            Err(Refusal::Failed(error)) => Err(error),
+            Err(Refusal::NoScript) => {
+                let left = limit.saturating_sub(begun.elapsed());
+                match connection.send(&command("EVAL", self.source), left).await {
+                    Ok(value) => Ok(value),
+                    Err(Refusal::Failed(error)) => Err(error),
+                    Err(Refusal::NoScript) => Err(StoreError::new(
+                        StoreErrorKind::Config,
+                        format!("{} does not run scripts", connection.address()),
+                    )),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! The watchdog of one manager: renews leases that are due, and declares lost those whose deadline has passed.
+//!
+//! It keeps every live lease in order of its next event. The loop only looks at clocks; renewals are sent by tasks of
+//! their own, in batches, so a hanging connection delays neither the deadlines nor other batches. On a real server the
+//! loop runs on the manager's own thread and needs nothing from the user's runtime; in memory it is a task that ends
+//! when no lease is left.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::{Clock, Moment};
+use crate::events;
+use crate::grant::Grant;
+use crate::store::LockStore;
+
+/// The most leases that one script renews.
+const BATCH: usize = 100;
+
+/// How late the loop may come before it says so.
+const LATE: Duration = Duration::from_millis(100);
+
+/// Bounds of the pause before a renewal without an answer is tried again.
+const RETRY: std::ops::RangeInclusive<Duration> = Duration::from_millis(3)..=Duration::from_secs(1);
+
+/// Where the loop runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// On the manager's own thread, for as long as the manager lives.
+    Thread,
+    /// On the runtime of whoever takes a lease, for as long as there are leases.
+    Task,
+}
+
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    clock: Clock,
+    store: Arc<dyn LockStore>,
+    response_timeout: Duration,
+    home: Home,
+    state: Mutex<State>,
+    /// Told when an event comes before the one the loop sleeps for.
+    nudge: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Every live lease under its next event; the address tells leases of the same moment apart.
+    events: BTreeMap<(Moment, usize), Watched>,
+    /// Where in `events` a lease stands.
+    places: HashMap<usize, Moment>,
+    /// The event the loop sleeps for.
+    sleeping_until: Option<Moment>,
+    running: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    grant: Arc<Grant>,
+    /// `None` while a renewal is under way, and for leases that are not renewed.
+    renew_at: Option<Moment>,
+}
+
+impl Watched {
+    /// The next moment at which something is to be done for this lease.
+    fn next_event(&self) -> Moment {
+        let deadline = self.grant.deadline();
+        self.renew_at.map_or(deadline, |renew_at| renew_at.min(deadline))
+    }
+}
+
+impl Watchdog {
+    pub(crate) fn new(clock: Clock, store: Arc<dyn LockStore>, response_timeout: Duration, home: Home) -> Arc<Self> {
+        Arc::new(Self { clock, store, response_timeout, home, state: Mutex::default(), nudge: Notify::new() })
+    }
+
+    /// Watches a new lease until it ends.
+    pub(crate) fn watch(self: &Arc<Self>, grant: &Arc<Grant>, sent_at: Moment) {
+        let renew_at = grant.plan.renew_every.map(|interval| sent_at.after(interval));
+        let mut state = self.state();
+        self.enter(&mut state, Watched { grant: grant.clone(), renew_at });
+        if self.home == Home::Task && !state.running {
+            state.running = true;
+            drop(state);
+            // Acquisition has made sure that a runtime is there.
+            tokio::spawn(self.clone().run());
+        }
+    }
+
+    /// Stops watching a lease that has ended.
+    pub(crate) fn forget(&self, grant: &Grant) {
+        let mut state = self.state();
+        let address = std::ptr::from_ref(grant).addr();
+        let found = state.places.remove(&address).and_then(|at| state.events.remove(&(at, address)));
+        if self.home == Home::Task && state.events.is_empty() {
+            self.nudge.notify_one();
+        }
+        drop(state);
+        // May be the last reference to the grant and, through it, to the manager: dropped outside of the lock.
+        drop(found);
+    }
+
+    /// Every live lease.
+    pub(crate) fn live(&self) -> Vec<Arc<Grant>> {
+        self.state().events.values().map(|watched| watched.grant.clone()).collect()
+    }
+
+    /// The loop. Never ends on a thread; ends in a task when there is nothing to watch.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let mut running = Running { watchdog: &self, interrupted: true };
+        loop {
+            let asleep_until = {
+                let mut state = self.state();
+                let next = state.events.first_key_value().map(|((at, _), _)| *at);
+                if next.is_none() && self.home == Home::Task {
+                    state.running = false;
+                    running.interrupted = false;
+                    return;
+                }
+                state.sleeping_until = next;
+                next.unwrap_or(Moment::NEVER)
+            };
+            tokio::select! {
+                () = self.clock.sleep_until(asleep_until) => {}
+                () = self.nudge.notified() => {}
+            }
+            let now = self.clock.now();
+            let late = now.since(asleep_until);
+            if late > LATE {
+                events::watchdog_late(late);
+            }
+            self.work_off(now);
+        }
+    }
+
+    /// Handles every event that is due.
+    fn work_off(self: &Arc<Self>, now: Moment) {
+        let mut expired = Vec::new();
+        let mut due = Vec::new();
+        {
+            let mut state = self.state();
+            while let Some((&(at, address), watched)) = state.events.range(..=(now, usize::MAX)).next() {
+                let watched = watched.clone();
+                state.events.remove(&(at, address));
+                state.places.remove(&address);
+                let deadline = watched.grant.deadline();
+                if now >= deadline {
+                    expired.push(watched.grant);
+                } else if watched.renew_at.is_some_and(|renew_at| now >= renew_at) {
+                    due.push(watched);
+                } else {
+                    // The deadline has moved on since the event was noted.
+                    self.enter(&mut state, watched);
+                }
+            }
+            if !due.is_empty() {
+                Self::join_early(&mut state, now, &mut due);
+            }
+            for watched in &due {
+                // From here on only the deadline counts, until the renewal is answered.
+                self.enter(&mut state, Watched { grant: watched.grant.clone(), renew_at: None });
+            }
+        }
+        for grant in expired {
+            grant.end_at_deadline();
+        }
+        let mut due = due.into_iter().map(|watched| watched.grant).peekable();
+        while due.peek().is_some() {
+            let batch: Vec<_> = due.by_ref().take(BATCH).collect();
+            tokio::spawn(self.clone().renew(batch));
+        }
+    }
+
+    /// Takes leases that are nearly due along, so that batches are full.
+    fn join_early(state: &mut State, now: Moment, due: &mut Vec<Watched>) {
+        /// How early, as a share of the lease's own interval.
+        const EARLY: u32 = 8;
+        const LOOK_AHEAD: Duration = Duration::from_millis(250);
+        let room = due.len().next_multiple_of(BATCH) - due.len();
+        let nearly: Vec<_> = state
+            .events
+            .range(..=(now.after(LOOK_AHEAD), usize::MAX))
+            .filter(|(_, watched)| {
+                let slack = watched.grant.plan.renew_every.unwrap_or_default() / EARLY;
+                watched.renew_at.is_some_and(|renew_at| renew_at <= now.after(slack))
+            })
+            .map(|(place, _)| *place)
+            .take(room)
+            .collect();
+        for place in nearly {
+            if let Some(watched) = state.events.remove(&place) {
+                state.places.remove(&place.1);
+                due.push(watched);
+            }
+        }
+    }
+
+    async fn renew(self: Arc<Self>, batch: Vec<Arc<Grant>>) {
+        // One of them may have been released since: it must not be renewed.
+        let batch: Vec<_> = batch.into_iter().filter(|grant| grant.deadline() != Moment::PAST).collect();
+        let Some(shortest) = batch.iter().map(|grant| grant.remaining()).min() else { return };
+        let sent_at = self.clock.now();
+        // Half of what is left, so that a second try fits in.
+        let limit = self.response_timeout.min(shortest / 2).max(*RETRY.start());
+        let renewals: Vec<_> = batch.iter().map(|grant| grant.renewal(grant.plan.ttl)).collect();
+        let answers = self.store.renew(&renewals, limit).await;
+        match answers {
+            Ok(answers) => {
+                for (grant, answer) in batch.iter().zip(answers) {
+                    grant.renewed(answer, sent_at, grant.plan.ttl);
+                    let interval = grant.plan.renew_every.unwrap_or(Duration::MAX);
+                    self.expect_renewal(grant, sent_at.after(interval));
+                }
+            }
+            Err(error) => {
+                events::renewal_failed(batch.len(), &error.text);
+                let now = self.clock.now();
+                for grant in &batch {
+                    let pause = (grant.remaining() / 8).clamp(*RETRY.start(), *RETRY.end());
+                    self.expect_renewal(grant, now.after(pause.mul_f64(0.5 + fastrand::f64() / 2.0)));
+                }
+            }
+        }
+    }
+
+    /// Notes when a lease wants its next renewal, unless it has ended.
+    fn expect_renewal(&self, grant: &Arc<Grant>, renew_at: Moment) {
+        let mut state = self.state();
+        let address = Arc::as_ptr(grant).addr();
+        let Some(at) = state.places.remove(&address) else { return };
+        state.events.remove(&(at, address));
+        self.enter(&mut state, Watched { grant: grant.clone(), renew_at: Some(renew_at) });
+    }
+
+    fn enter(&self, state: &mut State, watched: Watched) {
+        let address = Arc::as_ptr(&watched.grant).addr();
+        let at = watched.next_event();
+        state.places.insert(address, at);
+        state.events.insert((at, address), watched);
+        if state.sleeping_until.is_none_or(|sleeping_until| at < sleeping_until) {
+            self.nudge.notify_one();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock, so a poisoned state is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Notes the end of the loop when it does not end by itself: a runtime that shuts down drops its tasks.
+struct Running<'a> {
+    watchdog: &'a Watchdog,
+    interrupted: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if self.interrupted {
+            self.watchdog.state().running = false;
+        }
+    }
+}

@@ -182,14 +182,20 @@ enum Scheme {
 /// Which kind of service a URL names. Kinds that this build cannot use are refused by name.
 fn scheme(url: &str) -> Result<Scheme, LockError> {
     let url = url.trim();
+    if url.is_empty() {
+        return Err(Config::new(
+            "the URL of the lock server is empty; write `redis://host:port`, `unix:///path` or `memory:`",
+        )
+        .into());
+    }
     if url == "memory:" || url == "memory://" {
         return Ok(Scheme::Memory);
     }
+    if url.starts_with("redlock:") {
+        return Err(not_in_this_build("redlock:", "several independent servers"));
+    }
     let Some((scheme, _)) = url.split_once("://") else {
-        return match url.split_once(':') {
-            Some(("redlock", _)) => Err(not_in_this_build("redlock:", "several independent servers")),
-            _ => Ok(Scheme::Server(format!("redis://{url}"))),
-        };
+        return Ok(Scheme::Server(format!("redis://{url}")));
     };
     match scheme {
         "redis" | "unix" | "redis+unix" => Ok(Scheme::Server(url.to_owned())),

@@ -1,0 +1,115 @@
+//! Every refused value: its error, its way out, and nothing sent.
+
+use std::time::Duration;
+
+use distlock::{Builder, LockError, LockManager, Renew};
+
+use crate::support::{assert_free, ms};
+
+async fn config(builder: Builder) -> String {
+    match builder.build().await {
+        Err(LockError::Config(config)) => config.to_string(),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+fn memory() -> Builder {
+    LockManager::builder().url("memory:")
+}
+
+#[tokio::test]
+async fn settings_of_a_manager_that_cannot_work_are_refused() {
+    for (builder, word) in [
+        (LockManager::builder(), "in_memory"),
+        (memory().namespace(""), "namespace"),
+        (memory().namespace("a b"), "namespace"),
+        (memory().namespace("a{b}"), "namespace"),
+        (memory().drift(-0.1), "drift"),
+        (memory().drift(0.6), "drift"),
+        (memory().drift(f64::NAN), "drift"),
+        (memory().drift(f64::INFINITY), "drift"),
+        (memory().max_ttl(ms(9)), "max_ttl"),
+        (memory().max_ttl(Duration::MAX), "max_ttl"),
+        (memory().default_ttl(Duration::ZERO), "default_ttl"),
+        (memory().default_ttl(Duration::MAX), "default_ttl"),
+        (memory().grace(Duration::MAX), "grace"),
+        (memory().response_timeout(Duration::ZERO), "response_timeout"),
+        (memory().connect_timeout(Duration::ZERO), "connect_timeout"),
+        (LockManager::builder().url("rediss://h:1"), "tls-rustls"),
+        (LockManager::builder().url("redis+cluster://h:1"), "cluster"),
+        (LockManager::builder().url("redis+sentinel://h:1/m"), "sentinel"),
+        (LockManager::builder().url("redlock:redis://a,redis://b"), "redlock"),
+        (LockManager::builder().url("http://h:1"), "redis://"),
+        (LockManager::builder().url("redis://:p@ss/w#rd@h"), "percent-encode"),
+        (LockManager::builder().url("redis://h:99999"), "percent-encode"),
+    ] {
+        let text = config(builder).await;
+        assert!(text.contains(word), "{word}: {text}");
+        assert!(text.contains(';'), "no way out: {text}");
+        assert!(!text.contains("p@ss") && !text.contains("w#rd"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_missing_variable_says_what_to_set() {
+    // The variable is not set in the environment of the tests; setting it here would need `unsafe`.
+    if std::env::var_os("DISTLOCK_URL").is_some() {
+        return;
+    }
+    let error = LockManager::from_env().await.unwrap_err();
+    assert!(matches!(&error, LockError::Config(config) if config.to_string().contains("DISTLOCK_URL")), "{error}");
+}
+
+#[tokio::test]
+async fn settings_of_a_lock_that_cannot_work_are_refused_and_take_nothing() {
+    let locks = LockManager::builder().url("memory:").max_ttl(ms(60_000)).build().await.unwrap();
+    let lock = || locks.lock("k");
+    for lock in [
+        lock().ttl(Duration::ZERO),
+        lock().ttl(ms(9)),
+        lock().ttl(ms(60_001)),
+        lock().ttl(Duration::MAX),
+        lock().ttl(ms(200)).renew(ms(101)),
+        lock().ttl(ms(200)).renew(Duration::ZERO),
+        lock().ttl(ms(200)).renew(Renew::Every(ms(200))),
+        lock().ttl(ms(200)).max_hold(ms(199)),
+        lock().min_hold(ms(60_001)),
+        lock().min_hold(ms(50_000)).ttl(ms(200)).max_hold(ms(300)),
+    ] {
+        let text = format!("{lock:?}");
+        let error = lock.acquire().await.unwrap_err();
+        assert!(matches!(error, LockError::Config(_)), "{text}: {error:?}");
+        assert!(error.to_string().contains(';'), "no way out: {error}");
+        assert_free(&locks, "k").await;
+    }
+}
+
+#[tokio::test]
+async fn keys_that_name_nothing_are_refused() {
+    let locks = LockManager::in_memory();
+    for key in ["", " ", "\t\n", "a}b"] {
+        let error = locks.lock(key).acquire().await.unwrap_err();
+        assert!(matches!(error, LockError::InvalidKey(_)), "{key:?}: {error:?}");
+    }
+    let long = "x".repeat(100_000);
+    let lease = locks.lock(&long).acquire().await.unwrap();
+    assert_eq!(lease.key(), long);
+    assert!(locks.lock(&long).acquire().await.unwrap_err().to_string().len() < 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_real_server_under_a_paused_clock_is_refused_with_advice() {
+    let text = config(LockManager::builder().url("redis://127.0.0.1:1")).await;
+    assert!(text.contains("paused") && text.contains("in_memory"), "{text}");
+}
+
+#[test]
+fn without_a_runtime_there_is_an_error_and_no_panic() {
+    let locks = LockManager::in_memory();
+    let mut call = std::pin::pin!(locks.lock("k").acquire());
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match call.as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(Err(LockError::Config(config))) => assert!(config.to_string().contains("tokio")),
+        other => panic!("{other:?}"),
+    }
+}

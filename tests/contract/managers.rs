@@ -1,0 +1,70 @@
+//! Which manager is used, what its end does, and that managers do not see each other.
+
+use distlock::{LockError, LockManager, LossCause, current, scope};
+use tokio::time::sleep;
+
+use crate::support::{assert_free, cause, ms, settle};
+
+async fn here() -> Result<(), LockError> {
+    current()?.lock("k").run(async |_| ()).await
+}
+
+#[tokio::test]
+async fn without_a_manager_the_error_says_what_to_write() {
+    let error = here().await.unwrap_err();
+    assert!(matches!(error, LockError::NotConfigured(_)));
+    assert!(error.to_string().contains("distlock::init") && error.to_string().contains("distlock::scope"), "{error}");
+}
+
+#[tokio::test]
+async fn the_inner_scope_wins_and_spawned_tasks_do_not_inherit_it() {
+    let (outer, inner) = (LockManager::in_memory(), LockManager::in_memory());
+    let _held = outer.lock("k").acquire().await.unwrap();
+    scope(&outer, async {
+        assert!(here().await.unwrap_err().is_busy());
+        scope(&inner, async { here().await.unwrap() }).await;
+        assert!(here().await.unwrap_err().is_busy());
+        let lost = tokio::spawn(here()).await.unwrap().unwrap_err();
+        assert!(matches!(lost, LockError::NotConfigured(_)));
+        let passed = tokio::spawn(scope(current().unwrap(), here())).await.unwrap();
+        assert!(passed.unwrap_err().is_busy());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn managers_in_memory_are_worlds_of_their_own() {
+    let (a, b) = (LockManager::in_memory(), LockManager::in_memory());
+    let _held = a.lock("k").acquire().await.unwrap();
+    assert_free(&b, "k").await;
+    assert!(a.clone().lock("k").try_acquire().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_ends_what_is_live_and_closes_the_manager() {
+    let locks = LockManager::in_memory();
+    let by_hand = locks.lock("a").acquire().await.unwrap();
+    std::mem::forget(locks.lock("leaked").acquire().await.unwrap());
+    let body = tokio::spawn(locks.lock("b").around(sleep(ms(60_000))));
+    settle().await;
+    let shutdown = locks.shutdown(ms(2000)).await;
+    assert_eq!((shutdown.released, shutdown.left), (3, 0));
+    assert_eq!(cause(&by_hand.ensure_held().unwrap_err()), LossCause::Shutdown);
+    assert_eq!(cause(&body.await.unwrap().unwrap_err()), LossCause::Shutdown);
+    for error in
+        [locks.lock("a").acquire().await.unwrap_err(), locks.clone().lock("x").run(async |_| ()).await.unwrap_err()]
+    {
+        assert!(matches!(error, LockError::Closed(_)), "{error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_a_closed_manager_are_told() {
+    let locks = LockManager::in_memory();
+    let held = locks.lock("k").acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("k").wait_forever().around(async {}));
+    settle().await;
+    locks.shutdown(ms(1000)).await;
+    assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed(_))));
+    drop(held);
+}

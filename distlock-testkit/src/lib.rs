@@ -1,1 +1,55 @@
-//! placeholder
+//! What the tests of distlock, and of programs that use it, need beside the library itself. For development only.
+//!
+//! * [`Server`]: a real `redis-server` or `valkey-server` of one's own, which can be frozen, killed and restarted.
+//!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
+//! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
+//! * [`Recorder`]: which process held which key from when to when, written by many processes into one file.
+//! * [`check`]: reads such a [`History`] and tells whether the lock ever let two in, or a fencing token fell back.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use distlock_testkit::Server;
+//!
+//! let server = Server::spawn()?;
+//! server.command(&["SET", "k", "v"])?;
+//! server.pause()?; // clients now see a server that accepts connections and never answers
+//! server.resume()?;
+//! server.restart_empty()?; // as after a crash without persistence
+//! assert!(server.command(&["GET", "k"])?.is_nil());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The crate runs where there are signals and a shared monotonic clock: on Unix.
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(unix))]
+compile_error!("`distlock-testkit` freezes and kills servers by signals; use it on a Unix system");
+
+mod binary;
+mod checker;
+mod error;
+mod folder;
+mod history;
+mod monitor;
+mod reaper;
+mod resp;
+mod server;
+mod skip;
+
+pub use binary::{Missing, SERVER_BIN};
+pub use checker::{Report, Violation, check};
+pub use error::{Error, Result};
+pub use folder::Folder;
+pub use history::{BadLine, Event, Held, History, Holding, Moment, Recorder};
+pub use monitor::{Monitor, Seen};
+pub use resp::{Connection, Reply};
+pub use server::{Builder, Server};
+pub use skip::{REQUIRE_SERVER, SKIP_LOG};
+
+#[doc(hidden)]
+pub mod __private {
+    //! What the macros of this crate expand to; not for use by hand.
+    pub use crate::skip::{name_of, server, servers};
+}

@@ -101,7 +101,10 @@ impl Intent {
         if self.plan.wait == Some(Duration::ZERO) {
             return match gate.try_enter(&self.name.wire) {
                 Ok(turn) => Ok(Some(turn)),
-                Err(News::HeldHere(grant)) => Err(self.busy(held_here(&grant), budget)),
+                Err(News::HeldHere(grant)) if grant.upgrade().is_some_and(|grant| grant.is_held()) => {
+                    Err(self.busy(held_here(&grant), budget))
+                }
+                // It is being released, or nothing is known for sure: only the server can tell.
                 Err(_) => Ok(None),
             };
         }

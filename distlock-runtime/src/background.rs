@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -59,18 +59,26 @@ impl Background {
     }
 
     /// Does `job` without anybody waiting for it. Never blocks and never panics, wherever it is called.
+    ///
+    /// The first step is done here and now, so that what it sends stands before whatever the caller sends next.
     pub(crate) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
         let counted = Counted::new(self.jobs.clone());
-        let job = async move {
+        let mut job = Box::pin(async move {
             job.await;
             drop(counted);
-        };
+        });
+        let current = Handle::try_current();
         match &self.place {
-            Place::Thread { runtime, .. } => drop(runtime.spawn(job)),
+            Place::Thread { runtime, .. } => {
+                // At the very end of a thread there is nothing left to enter a runtime with.
+                let thread_ends = current.is_err_and(|error| error.is_thread_local_destroyed());
+                if thread_ends || !is_done_by_one_step(runtime, job.as_mut()) {
+                    runtime.spawn(job);
+                }
+            }
             Place::OnTheSpot => {
-                let mut job = Box::pin(job);
-                if now_or_never(job.as_mut()).is_none()
-                    && let Ok(runtime) = Handle::try_current()
+                if !poll_once(job.as_mut())
+                    && let Ok(runtime) = current
                 {
                     runtime.spawn(job);
                 }
@@ -116,10 +124,13 @@ impl Drop for Counted {
     }
 }
 
-/// Polls once; `None` if the future is not ready.
-fn now_or_never<F: Future>(future: Pin<&mut F>) -> Option<F::Output> {
-    match future.poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => Some(output),
-        Poll::Pending => None,
-    }
+/// Polls once, with the timers and spawns of `runtime`.
+fn is_done_by_one_step(runtime: &Handle, job: Pin<&mut impl Future<Output = ()>>) -> bool {
+    let _entered = runtime.enter();
+    poll_once(job)
+}
+
+/// Whether one poll was enough.
+fn poll_once(job: Pin<&mut impl Future<Output = ()>>) -> bool {
+    job.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }

@@ -94,7 +94,9 @@ impl Gate {
         let queue = keys.get_mut(key)?;
         let next = queue.waiting.pop_front();
         match next {
-            Some(_) => queue.news = News::Passed,
+            // Whatever else was known of the key is still the last that is known.
+            Some(_) if matches!(queue.news, News::HeldHere(_)) => queue.news = News::Passed,
+            Some(_) => {}
             None => {
                 keys.remove(key);
             }

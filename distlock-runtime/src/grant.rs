@@ -121,6 +121,11 @@ impl Grant {
         self.deadline().since(self.inner.clock.now())
     }
 
+    /// Whether the lease is valid now.
+    pub(crate) fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
     /// The guard before each step of the body: reads the clock and declares the loss if the deadline has passed.
     pub(crate) fn check(&self) -> Result<(), Lost> {
         if self.inner.clock.now() < self.deadline() {

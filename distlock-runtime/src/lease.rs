@@ -49,7 +49,7 @@ impl<L> Lease<L> {
 
     /// Whether the lease is valid now.
     pub fn is_held(&self) -> bool {
-        !self.remaining().is_zero()
+        self.grant.is_held()
     }
 
     /// Fails if the lease is not valid any more. To be asked right before a step that cannot be undone.
@@ -153,7 +153,7 @@ impl<L> LeaseHandle<L> {
 
     /// Whether the lease is valid now; not any more once it was released.
     pub fn is_held(&self) -> bool {
-        !self.remaining().is_zero()
+        self.grant.is_held()
     }
 
     /// Fails if the lease is not valid any more.

@@ -34,7 +34,7 @@ pub(crate) fn release(grant: &Arc<Grant>) -> impl Future<Output = Result<Release
     async move {
         let Some(mut unfinished) = unfinished else { return Ok(Release::AlreadyLost) };
         let inner = unfinished.grant.inner.clone();
-        match inner.store.release(&unfinished.request, Lane::Front, inner.response_timeout).await {
+        match inner.store.release(&unfinished.request, Lane::Awaited, inner.response_timeout).await {
             Ok(answer) => {
                 unfinished.answered = true;
                 Ok(match answer {
@@ -96,7 +96,7 @@ impl Inner {
     pub(crate) async fn release_until_answered(&self, request: Request, ttl: Duration, turn: Option<Turn>) {
         let give_up_at = self.clock.now().after(self.longest_life(&request, ttl));
         let mut turn = turn;
-        let mut lane = Lane::Front;
+        let mut lane = Lane::Detached;
         let mut pause = PAUSE.start;
         loop {
             let error = match self.store.release(&request, lane, self.response_timeout).await {

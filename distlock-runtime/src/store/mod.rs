@@ -100,12 +100,15 @@ pub(crate) enum Released {
     Stolen,
 }
 
-/// Which of a store's connections a release takes.
+/// How a release is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// The one that acquisitions use: a frozen server executes what it has buffered there in order.
-    Front,
-    /// The background's own, for when the first is of no use.
+    /// On the connection that acquisitions use, by a caller who waits for the answer.
+    Awaited,
+    /// On the same connection, with nobody waiting: after everything that was sent before, and complete in itself, for a
+    /// frozen server executes what it has buffered even when nobody is there any more to answer a question.
+    Detached,
+    /// On the background's own connection, when the other one is of no use.
     Back,
 }
 

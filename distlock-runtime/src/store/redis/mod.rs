@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, Value};
 
 use self::connection::Connection;
-use self::scripts::{ACQUIRE, RELEASE, RENEW};
+use self::scripts::{ACQUIRE, Form, RELEASE, RENEW};
 use super::{
     Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError, StoreErrorKind,
 };
@@ -47,7 +47,7 @@ impl RedisStore {
         let token = request.token.as_str();
         let gone = request.name.gone(token);
         let value = ACQUIRE
-            .run(&self.front, limit, 3, |command: &mut Cmd| {
+            .run(&self.front, Form::Known, limit, 3, |command: &mut Cmd| {
                 command.arg(&*request.name.wire).arg(&*request.name.fence).arg(&gone);
                 command.arg(token).arg(millis(request.expiry)).arg(&*request.holder);
             })
@@ -57,7 +57,7 @@ impl RedisStore {
 
     async fn renew(&self, batch: &[Renewal], limit: Duration) -> Result<Vec<Renewed>, StoreError> {
         let value = RENEW
-            .run(&self.back, limit, batch.len(), |command: &mut Cmd| {
+            .run(&self.back, Form::Known, limit, batch.len(), |command: &mut Cmd| {
                 for renewal in batch {
                     command.arg(&*renewal.name.wire);
                 }
@@ -72,12 +72,13 @@ impl RedisStore {
     async fn release(&self, request: &Release, lane: Lane, limit: Duration) -> Result<Released, StoreError> {
         let token = request.token.as_str();
         let gone = request.name.gone(token);
-        let connection = match lane {
-            Lane::Front => &self.front,
-            Lane::Back => &self.back,
+        let (connection, form) = match lane {
+            Lane::Awaited => (&self.front, Form::Known),
+            Lane::Detached => (&self.front, Form::Whole),
+            Lane::Back => (&self.back, Form::Whole),
         };
         let value = RELEASE
-            .run(connection, limit, 2, |command: &mut Cmd| {
+            .run(connection, form, limit, 2, |command: &mut Cmd| {
                 command.arg(&*request.name.wire).arg(&gone).arg(token);
                 command.arg(request.keep.map_or(0, millis)).arg(request.bury.map_or(0, millis));
             })

@@ -21,6 +21,15 @@ pub(crate) struct Script {
     sha: OnceLock<String>,
 }
 
+/// In which form a script is sent first.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// By its hash: short, and asked for whole by a server that does not know it.
+    Known,
+    /// Whole: longer, and executed without a question.
+    Whole,
+}
+
 impl Script {
     const fn new(source: &'static str) -> Self {
         Self { source, sha: OnceLock::new() }
@@ -34,6 +43,7 @@ impl Script {
     pub(crate) async fn run(
         &self,
         connection: &Connection,
+        form: Form,
         limit: Duration,
         keys: usize,
         keys_and_args: impl Fn(&mut Cmd),
@@ -45,19 +55,19 @@ impl Script {
             command
         };
         let begun = Instant::now();
-        match connection.send(&command("EVALSHA", self.sha()), limit).await {
+        if form == Form::Known {
+            match connection.send(&command("EVALSHA", self.sha()), limit).await {
+                Ok(value) => return Ok(value),
+                Err(Refusal::Failed(error)) => return Err(error),
+                Err(Refusal::NoScript) => {}
+            }
+        }
+        let left = limit.saturating_sub(begun.elapsed());
+        match connection.send(&command("EVAL", self.source), left).await {
             Ok(value) => Ok(value),
             Err(Refusal::Failed(error)) => Err(error),
             Err(Refusal::NoScript) => {
-                let left = limit.saturating_sub(begun.elapsed());
-                match connection.send(&command("EVAL", self.source), left).await {
-                    Ok(value) => Ok(value),
-                    Err(Refusal::Failed(error)) => Err(error),
-                    Err(Refusal::NoScript) => Err(StoreError::new(
-                        StoreErrorKind::Config,
-                        format!("{} does not run scripts", connection.address()),
-                    )),
-                }
+                Err(StoreError::new(StoreErrorKind::Config, format!("{} does not run scripts", connection.address())))
             }
         }
     }

@@ -1,0 +1,112 @@
+//! A server that is down, comes back, or is somewhere else.
+
+use distlock::{LockError, LockManager};
+use distlock_testkit::server_or_skip;
+
+use crate::support::{ask, impatient, manager, ms, timed};
+
+#[tokio::test]
+async fn connecting_to_nothing_is_unavailable_and_lazy_is_not() {
+    let server = server_or_skip!();
+    server.kill().unwrap();
+    let (refused, took) = timed(LockManager::connect(server.url())).await;
+    assert!(matches!(refused.unwrap_err(), LockError::Unavailable(_)));
+    assert!(took < ms(1200), "{took:?}");
+    let lazy = LockManager::builder().url(server.url()).lazy().build().await.unwrap();
+    assert!(matches!(lazy.lock("k").acquire().await.unwrap_err(), LockError::Unavailable(_)));
+    server.restart_empty().unwrap();
+    lazy.lock("k").wait(ms(1000)).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn calls_during_an_outage_fail_within_their_budget_and_the_first_one_after_it_succeeds() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    server.kill().unwrap();
+    for same_key in [true, false] {
+        let calls: Vec<_> = (0..20)
+            .map(|number| {
+                let key = if same_key { "k".to_owned() } else { format!("k{number}") };
+                tokio::spawn(timed(locks.lock(key).wait(ms(300)).around(async {})))
+            })
+            .collect();
+        for call in calls {
+            let (out, took) = call.await.unwrap();
+            assert!(matches!(out.unwrap_err(), LockError::Unavailable(_)));
+            assert!(took <= ms(350), "{took:?}");
+        }
+    }
+    let (out, took) = timed(locks.lock("k").acquire()).await;
+    assert!(matches!(out.unwrap_err(), LockError::Unavailable(_)));
+    assert!(took < ms(600), "{took:?}");
+    server.restart_empty().unwrap();
+    let (out, took) = timed(locks.lock("k").wait(ms(1000)).acquire()).await;
+    out.unwrap().release().await.unwrap();
+    assert!(took < ms(1000), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_accepts_and_never_answers_is_an_outage_and_not_busy() {
+    let server = server_or_skip!();
+    let locks = impatient(&server).build().await.unwrap();
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    server.pause().unwrap();
+    let calls: Vec<_> = (0..20).map(|_| tokio::spawn(timed(locks.lock("k").wait(ms(300)).around(async {})))).collect();
+    for call in calls {
+        let (out, took) = call.await.unwrap();
+        let error = out.unwrap_err();
+        assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+        assert!(took <= ms(350), "{took:?}");
+    }
+    server.resume().unwrap();
+    locks.lock("k").wait(ms(1000)).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_survives_a_restart_within_its_budget() {
+    let server = server_or_skip!();
+    let (a, b) = (manager(&server).await, manager(&server).await);
+    let held = a.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(b.lock("k").wait(ms(10_000)).around(async {}));
+    tokio::time::sleep(ms(100)).await;
+    server.kill().unwrap();
+    tokio::time::sleep(ms(300)).await;
+    assert!(!waiting.is_finished());
+    server.restart_empty().unwrap();
+    let (done, took) = timed(waiting).await;
+    done.unwrap().unwrap();
+    assert!(took < ms(1000), "{took:?}");
+    drop(held);
+}
+
+#[tokio::test]
+async fn a_demoted_server_is_unavailable_until_it_is_a_primary_again() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    ask(&server, &["REPLICAOF", "127.0.0.1", "1"]);
+    let error = locks.lock("k").acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+    assert!(error.to_string().contains("READONLY"), "{error}");
+    ask(&server, &["REPLICAOF", "NO", "ONE"]);
+    locks.lock("k").wait(ms(1000)).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_busy_script_elsewhere_is_an_outage_and_the_lease_survives_it() {
+    let server = server_or_skip!(distlock_testkit::Server::builder().setting("busy-reply-threshold", "10"));
+    let locks = impatient(&server).build().await.unwrap();
+    let lease = locks.lock("held").ttl(ms(1500)).acquire().await.unwrap();
+    let mut blocker = server.connect().unwrap();
+    blocker.send(&["EVAL", "while true do end", "0"]).unwrap();
+    crate::support::until("the server says BUSY", ms(2000), || {
+        server.command(&["GET", "x"]).is_ok_and(|reply| reply.is_nil()) == false
+    })
+    .await;
+    let error = locks.lock("k").acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+    tokio::time::sleep(ms(700)).await;
+    ask(&server, &["SCRIPT", "KILL"]);
+    crate::support::until("renewed", ms(1000), || lease.remaining() > ms(1000)).await;
+}

@@ -1,0 +1,204 @@
+//! Everything that the expansion of the macro names, and nothing else. Not for use by hand: it changes with the macro.
+
+pub use core;
+pub use core::time::Duration;
+
+use std::borrow::Cow;
+
+pub use crate::call::Call;
+pub use crate::declarations::Spec;
+use crate::error::{LockError, Lost};
+pub use crate::locked::{Locked, Opened, Start, Verdict};
+pub use crate::manager::current;
+use crate::manager::{AsLockManager, LockManager};
+pub use crate::outcome::{CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost, CarriesLost, FromLockError, SkipBusy, SkipError};
+pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, Radix, Sealed};
+pub use crate::settings::{Renew, Settings, Wait};
+
+/// Leaves every setting to the manager.
+pub const INHERIT: Settings = Settings { ttl: None, wait: None, renew: None, max_hold: None, min_hold: None, reentrant: None };
+
+// ----- constants of the user, checked at build -----
+
+/// The bounds of the macro's own check of a literal.
+const MIN_TTL: Duration = Duration::from_millis(10);
+const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+const MIN_RENEW: Duration = Duration::from_millis(3);
+
+/// A constant as `ttl`.
+#[track_caller]
+pub const fn checked_ttl(ttl: Duration) -> Duration {
+    assert!(ttl.as_nanos() >= MIN_TTL.as_nanos(), "`ttl` must be at least 10ms");
+    assert!(ttl.as_nanos() <= MAX_TTL.as_nanos(), "`ttl` must be at most 24h");
+    ttl
+}
+
+/// A constant as `min_hold`.
+#[track_caller]
+pub const fn checked_min_hold(min_hold: Duration) -> Duration {
+    assert!(min_hold.as_nanos() <= MAX_TTL.as_nanos(), "`min_hold` must be at most 24h");
+    min_hold
+}
+
+/// A constant as `renew`.
+#[track_caller]
+pub const fn checked_renew(interval: Duration) -> Duration {
+    assert!(interval.as_nanos() >= MIN_RENEW.as_nanos(), "`renew` must be at least 3ms; write `renew = off` if you want no renewal");
+    interval
+}
+
+/// A duration of which every value is meaningful by itself, or of which the manager will judge.
+pub const fn duration(duration: Duration) -> Duration {
+    duration
+}
+
+// ----- before the call -----
+
+/// The manager that `manager = EXPR` names.
+pub fn manager<M: AsLockManager + ?Sized>(manager: &M) -> Result<LockManager, LockError> {
+    Ok(manager.as_lock_manager().clone())
+}
+
+/// A locked call of an annotated function.
+pub fn call(spec: &'static Spec, settings: Settings, manager: Result<LockManager, LockError>, key: Result<String, LockError>) -> Call {
+    Call::new(manager, key, settings, Cow::Borrowed(spec.function))
+}
+
+/// The same with the handle through which the body learns how the call began.
+pub fn call_and_start(spec: &'static Spec, settings: Settings, manager: Result<LockManager, LockError>, key: Result<String, LockError>) -> (Call, Start) {
+    let call = call(spec, settings, manager, key);
+    let start = call.start();
+    (call, start)
+}
+
+// ----- how the call ends -----
+
+/// What the options say about the end of a call. `None` leaves it to a closure that stands inside the body's future.
+#[derive(Debug)]
+pub struct Policies<R> {
+    /// `on_busy`.
+    pub busy: Option<fn(LockError) -> R>,
+    /// `on_error`.
+    pub error: Option<fn(LockError) -> R>,
+    /// `on_lost`.
+    pub lost: OnLost<R>,
+}
+
+/// `on_lost`.
+#[derive(Debug)]
+pub enum OnLost<R> {
+    /// Drop the body and give the error.
+    Fail(fn(LockError) -> R),
+    /// Drop the body and give this.
+    Value(fn(Lost) -> R),
+    /// Let it run to its end.
+    Finish,
+}
+
+impl<R> Verdict<R> for Policies<R> {
+    type Output = R;
+
+    fn finished(&self, output: R) -> R {
+        output
+    }
+
+    fn refused(&self, err: LockError) -> Result<R, LockError> {
+        match if err.is_busy() { self.busy } else { self.error } {
+            Some(policy) => Ok(policy(err)),
+            None => Err(err),
+        }
+    }
+
+    fn cancels_on_loss(&self) -> bool {
+        !matches!(self.lost, OnLost::Finish)
+    }
+
+    fn lost(&self, err: LockError) -> R {
+        match (&self.lost, err) {
+            (OnLost::Fail(fail), err) => fail(err),
+            (OnLost::Value(value), LockError::Lost(lost)) => value(lost),
+            (OnLost::Value(_) | OnLost::Finish, _) => unreachable!("a call that was not cancelled by a loss was asked for the value of one"),
+        }
+    }
+}
+
+// One function for each set of options that are left at `error` and `cancel`; see the traits.
+
+/// The failure as a value of the function's return type.
+pub fn fail_busy_error_lost<R: CarriesBusyErrorLost>(err: LockError) -> R {
+    R::of(err)
+}
+
+/// The failure as a value of the function's return type.
+pub fn fail_busy_error<R: CarriesBusyError>(err: LockError) -> R {
+    R::of(err)
+}
+
+/// The failure as a value of the function's return type.
+pub fn fail_busy_lost<R: CarriesBusyLost>(err: LockError) -> R {
+    R::of(err)
+}
+
+/// The failure as a value of the function's return type.
+pub fn fail_busy<R: CarriesBusy>(err: LockError) -> R {
+    R::of(err)
+}
+
+/// The failure as a value of the function's return type.
+pub fn fail_error_lost<R: CarriesErrorLost>(err: LockError) -> R {
+    R::of(err)
+}
+
+/// The failure as a value of the function's return type.
+pub fn fail_error<R: CarriesError>(err: LockError) -> R {
+    R::of(err)
+}
+
+/// The failure as a value of the function's return type.
+pub fn fail_lost<R: CarriesLost>(err: LockError) -> R {
+    R::of(err)
+}
+
+/// `on_busy = skip`.
+pub fn skip_busy<R: SkipBusy>(err: LockError) -> R {
+    match err {
+        LockError::Busy(busy) => R::skipped(busy),
+        other => unreachable!("asked what a busy lock gives, but it failed: {other}"),
+    }
+}
+
+/// `on_error = skip`.
+pub fn skip_error<R: SkipError>(_err: LockError) -> R {
+    R::skipped()
+}
+
+/// What a body does that is polled without a lease although no closure wants it. It must not go on.
+#[cold]
+pub fn polled_without_lease(refusal: &dyn std::fmt::Debug) -> ! {
+    unreachable!("the body of a locked function was polled without its lock: {refusal:?}")
+}
+
+// ----- names in a template that are no argument -----
+
+/// Stands for an argument where only the names of a template are looked up.
+#[derive(Debug)]
+pub struct Shown;
+
+macro_rules! shown {
+    ($($form:ident)*) => {$(
+        impl std::fmt::$form for Shown {
+            fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                Ok(())
+            }
+        }
+    )*};
+}
+
+shown!(Display LowerHex UpperHex Octal Binary);
+
+/// Implemented by nothing: asking for such a type fails a build whose placeholder names something that is no argument.
+pub trait PlaceholderThatNamesNoArgument {}
+
+/// See [`PlaceholderThatNamesNoArgument`]. Silent where the name does not exist at all, for that is reported already.
+pub fn placeholder_is_no_argument<T: PlaceholderThatNamesNoArgument>() {}
+

@@ -1,0 +1,7 @@
+// lease is a name
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", lease = "lease")]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

@@ -1,0 +1,7 @@
+// lease = id
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", lease = id)]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

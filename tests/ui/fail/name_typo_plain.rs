@@ -1,0 +1,7 @@
+// catalogue 12, in the literal
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "coupon:{campagn}:{id:04}")]
+async fn claim(campaign: u64, id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1, 2)); }

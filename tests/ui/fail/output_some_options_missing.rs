@@ -1,0 +1,7 @@
+// catalogue 33
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", on_busy = skip)]
+async fn claim(id: u64) { let _: Option<LockError> = None; }
+
+fn main() { drop(claim(1)); }

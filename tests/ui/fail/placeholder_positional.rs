@@ -1,0 +1,7 @@
+// D6
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{0}")]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

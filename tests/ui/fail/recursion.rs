@@ -1,0 +1,7 @@
+// catalogue 37
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}")]
+async fn claim(id: u64) -> Result<u32, LockError> { claim(id - 1).await }
+
+fn main() { drop(claim(1)); }

@@ -1,0 +1,9 @@
+// KeySegment: a struct
+use distlock::{LockError, distributed_lock};
+
+struct User;
+
+#[distributed_lock(key = "coupon:{user}")]
+async fn claim(user: User) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(User)); }

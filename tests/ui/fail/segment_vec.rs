@@ -1,0 +1,7 @@
+// KeySegment: Vec
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "coupon:{ids}")]
+async fn claim(ids: Vec<u8>) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(vec![])); }

@@ -1,0 +1,7 @@
+// catalogue 41
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id", tll = "5s", wait = "5", on_error = panic)]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

@@ -1,0 +1,29 @@
+//! The crate under another path.
+#![deny(warnings)]
+#![allow(dead_code)]
+
+mod mine {
+    pub mod locks {
+        pub use distlock::*;
+    }
+}
+
+use mine::locks::{LockError, distributed_lock};
+
+#[distributed_lock(key = "a:{id}", crate = crate::mine::locks)]
+async fn claim(id: u32) -> Result<u32, LockError> {
+    Ok(id)
+}
+
+macro_rules! make {
+    ($name:ident) => {
+        #[distributed_lock(key = "a:{id}", crate = $crate::mine::locks)]
+        async fn $name(id: u32) -> Result<u32, LockError> {
+            Ok(id)
+        }
+    };
+}
+
+make!(made);
+
+fn main() {}

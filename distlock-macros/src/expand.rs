@@ -79,7 +79,8 @@ fn own(name: &str) -> Ident {
 impl Expansion<'_> {
     fn locked(&self, block: &Group, name_captures: bool) -> TokenStream {
         let p = &self.private;
-        let [key, settings, manager, policies, call, start] = ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
+        let [key, settings, manager, policies, call, start] =
+            ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
         let checks = self.checks();
         let hint = self.hint();
         let key_value = self.key();
@@ -162,7 +163,15 @@ impl Expansion<'_> {
     /// those of an impl block around it are out of sight, so only modules may stand in front of the name.
     fn is_free(&self, constant: &Expr) -> bool {
         let Expr::Path(path) = constant else { return false };
-        let Some((name, modules)) = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().split_last().map(|(name, modules)| (name.clone(), modules.to_vec())) else {
+        let Some((name, modules)) = path
+            .path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string())
+            .collect::<Vec<_>>()
+            .split_last()
+            .map(|(name, modules)| (name.clone(), modules.to_vec()))
+        else {
             return false;
         };
         let is_parameter = self.function.sig.generics.params.iter().any(|param| match param {
@@ -182,11 +191,16 @@ impl Expansion<'_> {
         }
         let p = &self.private;
         let literal = &self.template.literal;
-        let shown = self.function.bindings.iter().filter(|binding| self.template.mentions.contains(&binding.ident.to_string())).map(|binding| {
-            let cfgs = &binding.cfgs;
-            let ident = &binding.ident;
-            quote_spanned!(Span::mixed_site()=> #(#cfgs)* let #ident = #p::Shown;)
-        });
+        let shown = self
+            .function
+            .bindings
+            .iter()
+            .filter(|binding| self.template.mentions.contains(&binding.ident.to_string()))
+            .map(|binding| {
+                let cfgs = &binding.cfgs;
+                let ident = &binding.ident;
+                quote_spanned!(Span::mixed_site()=> #(#cfgs)* let #ident = #p::Shown;)
+            });
         Some(quote_spanned! {Span::mixed_site()=>
             if false {
                 #(#shown)*
@@ -203,7 +217,12 @@ impl Expansion<'_> {
         for part in &self.template.parts {
             chain.extend(match part {
                 Part::Literal(text) => quote_spanned!(Span::mixed_site()=> .literal(#text)),
-                Part::Value(placeholder) if placeholder.tokens.is_empty() || (self.template.left_to_rustc && !self.is_argument(&placeholder.source)) => TokenStream::new(),
+                Part::Value(placeholder)
+                    if placeholder.tokens.is_empty()
+                        || (self.template.left_to_rustc && !self.is_argument(&placeholder.source)) =>
+                {
+                    TokenStream::new()
+                }
                 Part::Value(placeholder) => {
                     let (source, tokens) = (&placeholder.source, &placeholder.tokens);
                     let span = Span::mixed_site().located_at(placeholder.span);
@@ -338,7 +357,10 @@ impl Expansion<'_> {
     fn policies(&self) -> TokenStream {
         let p = &self.private;
         let none = quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None);
-        let refused = |given: &Option<Given<Refused>>, skip: &str| match given.as_ref().map_or(&Refused::Error, |given| &given.value) {
+        let refused = |given: &Option<Given<Refused>>, skip: &str| match given
+            .as_ref()
+            .map_or(&Refused::Error, |given| &given.value)
+        {
             Refused::Error => self.fail(),
             Refused::Skip => self.of_output(skip),
             Refused::Closure(_) => TokenStream::new(),
@@ -355,7 +377,9 @@ impl Expansion<'_> {
                 quote_spanned!(Span::mixed_site()=> #p::OnLost::Fail(#fail))
             }
             OnLost::Finish => quote_spanned!(Span::mixed_site()=> #p::OnLost::Finish),
-            OnLost::Closure(Handler { pattern, body }) => quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(|#pattern| #body)),
+            OnLost::Closure(Handler { pattern, body }) => {
+                quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(|#pattern| #body))
+            }
         };
         quote_spanned!(Span::mixed_site()=> #p::Policies { busy: #busy, error: #error, lost: #lost })
     }
@@ -408,7 +432,8 @@ impl Expansion<'_> {
             Some(ty) => nameable(ty),
             None => quote_spanned!(Span::mixed_site()=> ()),
         };
-        let span = Span::mixed_site().located_at(self.function.output.as_ref().map_or_else(Span::mixed_site, Spanned::span));
+        let span =
+            Span::mixed_site().located_at(self.function.output.as_ref().map_or_else(Span::mixed_site, Spanned::span));
         let output = Ident::new("__output", span);
         let returned = quote_spanned!(span=> return #output;);
         Some(quote_spanned! {Span::mixed_site()=>
@@ -428,8 +453,17 @@ impl Expansion<'_> {
         for handler in self.handlers() {
             mentioned_names(&handler.body.to_token_stream(), &mut mentioned, &mut texts);
         }
-        let is_needed = |name: &str| name.starts_with('_') || mentioned.contains(name) || texts.iter().any(|text| text.contains(&format!("{{{name}")));
-        let needed = self.function.bindings.iter().rev().filter(|binding| is_needed(&binding.ident.to_string().trim_start_matches("r#").to_owned()));
+        let is_needed = |name: &str| {
+            name.starts_with('_')
+                || mentioned.contains(name)
+                || texts.iter().any(|text| text.contains(&format!("{{{name}")))
+        };
+        let needed = self
+            .function
+            .bindings
+            .iter()
+            .rev()
+            .filter(|binding| is_needed(&binding.ident.to_string().trim_start_matches("r#").to_owned()));
         needed
             .map(|binding| {
                 let (cfgs, ident) = (&binding.cfgs, &binding.ident);
@@ -450,7 +484,9 @@ impl Expansion<'_> {
     fn opening(&self, start: &Ident) -> Option<TokenStream> {
         let p = &self.private;
         let closure = |given: &'_ Option<Given<Refused>>| match given {
-            Some(Given { value: Refused::Closure(Handler { pattern, body }), .. }) => Some((pattern.clone(), body.clone())),
+            Some(Given { value: Refused::Closure(Handler { pattern, body }), .. }) => {
+                Some((pattern.clone(), body.clone()))
+            }
             _ => None,
         };
         let lease = self.options.lease.as_ref().map(|given| &given.value);
@@ -550,7 +586,9 @@ fn has_impl(tokens: TokenStream) -> bool {
 
 fn erase(ty: Type) -> Type {
     match ty {
-        Type::ImplTrait(ty) => Type::Infer(syn::TypeInfer { attrs: Vec::new(), underscore_token: syn::Token![_](ty.span()) }),
+        Type::ImplTrait(ty) => {
+            Type::Infer(syn::TypeInfer { attrs: Vec::new(), underscore_token: syn::Token![_](ty.span()) })
+        }
         Type::Path(mut path) => {
             for segment in &mut path.path.segments {
                 if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments {

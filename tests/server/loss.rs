@@ -159,3 +159,39 @@ async fn no_renewal_is_sent_after_a_release() {
     tokio::time::sleep(ms(200)).await;
     assert!(log.sent().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn the_validity_counts_from_the_sending_and_not_from_the_reply() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    server.pause().unwrap();
+    let acquiring =
+        tokio::spawn(async move { (locks.lock("k").ttl(ms(2000)).acquire().await.unwrap(), Instant::now()) });
+    tokio::time::sleep(ms(300)).await;
+    server.resume().unwrap();
+    let (lease, _) = acquiring.await.unwrap();
+    assert!(lease.remaining() <= ms(1690), "{:?}", lease.remaining());
+    // The same for a renewal, whose answer is late this time.
+    server.pause().unwrap();
+    let handle = lease.handle();
+    let extending = tokio::spawn(async move { (lease.extend(ms(10_000)).await.unwrap(), lease) });
+    tokio::time::sleep(ms(300)).await;
+    server.resume().unwrap();
+    let ((), _lease) = extending.await.unwrap();
+    assert!(handle.remaining() > ms(2000) && handle.remaining() <= ms(9610), "{:?}", handle.remaining());
+}
+
+#[tokio::test]
+async fn a_grant_of_which_little_is_left_is_given_back_and_counts_as_not_acquired() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    server.pause().unwrap();
+    let acquiring = tokio::spawn(locks.lock("k").ttl(ms(300)).around(async {}));
+    tokio::time::sleep(ms(290)).await;
+    server.resume().unwrap();
+    let error = acquiring.await.unwrap().unwrap_err();
+    assert!(matches!(error, distlock::LockError::Unavailable(_)), "{error:?}");
+    until("the key is gone", ms(100), || !exists(&server, "distlock:k")).await;
+}

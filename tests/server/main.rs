@@ -8,5 +8,6 @@ mod outage;
 mod processes;
 mod refusals;
 mod runtimes;
+mod scripts;
 mod support;
 mod wire;

@@ -93,7 +93,10 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
     }
     // An attribute that could not be read may well have meant to name the key.
     if !options.was_written("key") && !(options.seen.is_empty() && errors.len() > before) {
-        errors.at(Span::call_site(), "missing option `key`; write `#[distributed_lock(key = \"order:{id}\", ttl = \"5s\")]`");
+        errors.at(
+            Span::call_site(),
+            "missing option `key`; write `#[distributed_lock(key = \"order:{id}\", ttl = \"5s\")]`",
+        );
     }
     options
 }
@@ -125,7 +128,13 @@ impl Options {
         if !options::is_known(&text) {
             options::refuse(&name, errors);
             // `keys` and typed locks stand where the key would.
-            self.seen.push(if text == "keys" || nearest(&text, ["key"]).is_some() || text == "convert" || text == "name" { "key".to_owned() } else { text });
+            self.seen.push(
+                if text == "keys" || nearest(&text, ["key"]).is_some() || text == "convert" || text == "name" {
+                    "key".to_owned()
+                } else {
+                    text
+                },
+            );
             return skip_item(input);
         }
         if self.was_written(&text) {
@@ -190,7 +199,9 @@ impl Options {
                     Some("auto") => Some(Renew::Auto),
                     Some("off") => Some(Renew::Off),
                     _ => match &value {
-                        Expr::Lit(literal) if matches!(literal.lit, Lit::Bool(_)) => choose(text, &value, &["auto", "off"], "a duration", errors),
+                        Expr::Lit(literal) if matches!(literal.lit, Lit::Bool(_)) => {
+                            choose(text, &value, &["auto", "off"], "a duration", errors)
+                        }
                         _ => time(text, value, errors).map(Renew::Every),
                     },
                 };
@@ -211,7 +222,9 @@ impl Options {
                     (Some("cancel"), _) => Some(OnLost::Cancel),
                     (Some("finish"), _) => Some(OnLost::Finish),
                     (_, Expr::Closure(closure)) => handler(text, closure, errors).map(OnLost::Closure),
-                    (_, value) => choose(text, &value, &["cancel", "finish"], "a closure such as `|lost| EXPR`", errors),
+                    (_, value) => {
+                        choose(text, &value, &["cancel", "finish"], "a closure such as `|lost| EXPR`", errors)
+                    }
                 };
                 self.on_lost = value.map(|value| Given { name, value });
             }
@@ -231,7 +244,10 @@ impl Options {
                     };
                     errors.on(literal, format!("write the path of the crate without quotes, as in `crate = {path}`"));
                 }
-                other => errors.on(other, "`crate` takes the path under which this crate knows distlock, as in `crate = my_lib::distlock`"),
+                other => errors.on(
+                    other,
+                    "`crate` takes the path under which this crate knows distlock, as in `crate = my_lib::distlock`",
+                ),
             },
         }
     }
@@ -311,7 +327,9 @@ fn template(value: &Expr, errors: &mut Errors) -> Option<LitStr> {
 fn time(option: &str, value: Expr, errors: &mut Errors) -> Option<Time> {
     let literal = match value {
         Expr::Lit(literal) => literal.lit,
-        Expr::Path(path) if path.path.segments.last().is_some_and(|last| is_upper_case(&last.ident)) => return Some(Time::Constant(Expr::Path(path))),
+        Expr::Path(path) if path.path.segments.last().is_some_and(|last| is_upper_case(&last.ident)) => {
+            return Some(Time::Constant(Expr::Path(path)));
+        }
         Expr::Unary(ref negative) if matches!((&negative.op, &*negative.expr), (syn::UnOp::Neg(_), Expr::Lit(_))) => {
             errors.on(value, format!("`{option}` is negative; write a duration such as `\"5s\"`"));
             return None;
@@ -326,7 +344,10 @@ fn time(option: &str, value: Expr, errors: &mut Errors) -> Option<Time> {
         Lit::Int(number) if number.suffix().is_empty() => errors.on(&number, duration::no_unit(number.base10_digits())),
         Lit::Int(_) | Lit::Float(_) => {
             let text = literal.to_token_stream().to_string();
-            errors.on(literal, format!("`{text}` is not a duration; write it as a string of whole numbers, as in `\"5s\"`"));
+            errors.on(
+                literal,
+                format!("`{text}` is not a duration; write it as a string of whole numbers, as in `\"5s\"`"),
+            );
         }
         other => errors.on(other, format!("`{option}` takes a duration such as `\"5s\"`")),
     }

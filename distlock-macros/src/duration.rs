@@ -76,7 +76,16 @@ mod tests {
 
     #[test]
     fn every_unit_and_their_sum() {
-        for (text, millis) in [("500ms", 500), ("5s", 5_000), ("1m 30s", 90_000), ("1m30s", 90_000), ("24h", 86_400_000), ("0s", 0), (" 2s ", 2_000), ("1h 1m 1s 1ms", 3_661_001)] {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("5s", 5_000),
+            ("1m 30s", 90_000),
+            ("1m30s", 90_000),
+            ("24h", 86_400_000),
+            ("0s", 0),
+            (" 2s ", 2_000),
+            ("1h 1m 1s 1ms", 3_661_001),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
     }

@@ -10,8 +10,9 @@
 //!     let __key = KeyBuilder::new(":").literal("coupon:").value("id", &id).finish();
 //!     let __settings = Settings { ttl: …, ..Settings::INHERIT };
 //!     let __manager = current();
-//!     let __policies = Policies { … };
-//!     let (__call, __start) = call_and_start(const { &Spec { … } }, __settings, __manager, __key);
+//!     let __spec = const { &Spec { … } };
+//!     let __policies = Policies { spec: __spec, … };
+//!     let (__call, __start) = call_and_start(__spec, __settings, __manager, __key);
 //!     Locked::new(__call, __policies, async move {
 //!         if let Some(__output) = None::<Ret> { return __output; }         // pins the type of BODY
 //!         let _ = &user; let _ = &id;                                      // last argument first
@@ -30,6 +31,7 @@ use std::collections::BTreeSet;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Expr, GenericArgument, GenericParam, Lifetime, PathArguments, Type};
 
@@ -79,14 +81,16 @@ fn own(name: &str) -> Ident {
 impl Expansion<'_> {
     fn locked(&self, block: &Group, name_captures: bool) -> TokenStream {
         let p = &self.private;
-        let [key, settings, manager, policies, call, start] = ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
+        let [key, settings, manager, policies, call, start] =
+            ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
+        let spec = own("__spec");
         let checks = self.checks();
         let hint = self.hint();
         let key_value = self.key();
         let settings_value = self.settings();
         let manager_value = self.manager();
-        let policies_value = self.policies();
-        let spec = self.spec();
+        let policies_value = self.policies(&spec);
+        let spec_value = self.spec();
         let edge = self.edge();
         let captures = name_captures.then(|| self.captures(&block.stream()));
         let opening = self.opening(&start);
@@ -101,6 +105,7 @@ impl Expansion<'_> {
             let #key = #key_value;
             let #settings = #settings_value;
             let #manager = #manager_value;
+            let #spec = #spec_value;
             let #policies = #policies_value;
             #begin
             #p::Locked::new(#call, #policies, async move {
@@ -162,7 +167,15 @@ impl Expansion<'_> {
     /// those of an impl block around it are out of sight, so only modules may stand in front of the name.
     fn is_free(&self, constant: &Expr) -> bool {
         let Expr::Path(path) = constant else { return false };
-        let Some((name, modules)) = path.path.segments.iter().map(|segment| segment.ident.to_string()).collect::<Vec<_>>().split_last().map(|(name, modules)| (name.clone(), modules.to_vec())) else {
+        let Some((name, modules)) = path
+            .path
+            .segments
+            .iter()
+            .map(|segment| segment.ident.to_string())
+            .collect::<Vec<_>>()
+            .split_last()
+            .map(|(name, modules)| (name.clone(), modules.to_vec()))
+        else {
             return false;
         };
         let is_parameter = self.function.sig.generics.params.iter().any(|param| match param {
@@ -182,11 +195,16 @@ impl Expansion<'_> {
         }
         let p = &self.private;
         let literal = &self.template.literal;
-        let shown = self.function.bindings.iter().filter(|binding| self.template.mentions.contains(&binding.ident.to_string())).map(|binding| {
-            let cfgs = &binding.cfgs;
-            let ident = &binding.ident;
-            quote_spanned!(Span::mixed_site()=> #(#cfgs)* let #ident = #p::Shown;)
-        });
+        let shown = self
+            .function
+            .bindings
+            .iter()
+            .filter(|binding| self.template.mentions.contains(&binding.ident.unraw().to_string()))
+            .map(|binding| {
+                let cfgs = &binding.cfgs;
+                let ident = &binding.ident;
+                quote_spanned!(Span::mixed_site()=> #(#cfgs)* let #ident = #p::Shown;)
+            });
         Some(quote_spanned! {Span::mixed_site()=>
             if false {
                 #(#shown)*
@@ -203,7 +221,12 @@ impl Expansion<'_> {
         for part in &self.template.parts {
             chain.extend(match part {
                 Part::Literal(text) => quote_spanned!(Span::mixed_site()=> .literal(#text)),
-                Part::Value(placeholder) if placeholder.tokens.is_empty() || (self.template.left_to_rustc && !self.is_argument(&placeholder.source)) => TokenStream::new(),
+                Part::Value(placeholder)
+                    if placeholder.tokens.is_empty()
+                        || (self.template.left_to_rustc && !self.is_argument(&placeholder.source)) =>
+                {
+                    TokenStream::new()
+                }
                 Part::Value(placeholder) => {
                     let (source, tokens) = (&placeholder.source, &placeholder.tokens);
                     let span = Span::mixed_site().located_at(placeholder.span);
@@ -317,7 +340,7 @@ impl Expansion<'_> {
     /// The static facts of the declaration.
     fn spec(&self) -> TokenStream {
         let p = &self.private;
-        let name = self.function.sig.ident.to_string();
+        let name = self.function.sig.ident.unraw().to_string();
         let (template, label) = (self.template.literal.value(), &self.template.label);
         quote_spanned! {Span::mixed_site()=>
             const {
@@ -335,29 +358,35 @@ impl Expansion<'_> {
 
     // ----- how the call ends -----
 
-    fn policies(&self) -> TokenStream {
+    fn policies(&self, spec: &Ident) -> TokenStream {
         let p = &self.private;
-        let none = quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None);
-        let refused = |given: &Option<Given<Refused>>, skip: &str| match given.as_ref().map_or(&Refused::Error, |given| &given.value) {
-            Refused::Error => self.fail(),
-            Refused::Skip => self.of_output(skip),
-            Refused::Closure(_) => TokenStream::new(),
+        let refusal = |given: &Option<Given<Refused>>, skip: &str| {
+            let value = given.as_ref().map_or(&Refused::Error, |given| &given.value);
+            match value {
+                Refused::Error => {
+                    let fail = self.fail();
+                    quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Fail(#fail))
+                }
+                Refused::Skip => {
+                    let skip = self.of_output(skip);
+                    quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Skip(#skip))
+                }
+                Refused::Closure(_) => quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Closure),
+            }
         };
-        let some = |function: TokenStream| match function.is_empty() {
-            true => none.clone(),
-            false => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#function)),
-        };
-        let busy = some(refused(&self.options.on_busy, "skip_busy"));
-        let error = some(refused(&self.options.on_error, "skip_error"));
+        let busy = refusal(&self.options.on_busy, "skip_busy");
+        let error = refusal(&self.options.on_error, "skip_error");
         let lost = match self.options.on_lost.as_ref().map_or(&OnLost::Cancel, |given| &given.value) {
             OnLost::Cancel => {
                 let fail = self.fail();
                 quote_spanned!(Span::mixed_site()=> #p::OnLost::Fail(#fail))
             }
             OnLost::Finish => quote_spanned!(Span::mixed_site()=> #p::OnLost::Finish),
-            OnLost::Closure(Handler { pattern, body }) => quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(|#pattern| #body)),
+            OnLost::Closure(Handler { pattern, body }) => {
+                quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(|#pattern| #body))
+            }
         };
-        quote_spanned!(Span::mixed_site()=> #p::Policies { busy: #busy, error: #error, lost: #lost })
+        quote_spanned!(Span::mixed_site()=> #p::Policies { spec: #spec, busy: #busy, error: #error, lost: #lost })
     }
 
     /// The function that makes the output of a failure. Its name says which options would make it superfluous, so that
@@ -408,7 +437,8 @@ impl Expansion<'_> {
             Some(ty) => nameable(ty),
             None => quote_spanned!(Span::mixed_site()=> ()),
         };
-        let span = Span::mixed_site().located_at(self.function.output.as_ref().map_or_else(Span::mixed_site, Spanned::span));
+        let span =
+            Span::mixed_site().located_at(self.function.output.as_ref().map_or_else(Span::mixed_site, Spanned::span));
         let output = Ident::new("__output", span);
         let returned = quote_spanned!(span=> return #output;);
         Some(quote_spanned! {Span::mixed_site()=>
@@ -428,8 +458,13 @@ impl Expansion<'_> {
         for handler in self.handlers() {
             mentioned_names(&handler.body.to_token_stream(), &mut mentioned, &mut texts);
         }
-        let is_needed = |name: &str| name.starts_with('_') || mentioned.contains(name) || texts.iter().any(|text| text.contains(&format!("{{{name}")));
-        let needed = self.function.bindings.iter().rev().filter(|binding| is_needed(&binding.ident.to_string().trim_start_matches("r#").to_owned()));
+        let is_needed = |name: &str| {
+            name.starts_with('_')
+                || mentioned.contains(name)
+                || texts.iter().any(|text| text.contains(&format!("{{{name}")))
+        };
+        let needed =
+            self.function.bindings.iter().rev().filter(|binding| is_needed(&binding.ident.unraw().to_string()));
         needed
             .map(|binding| {
                 let (cfgs, ident) = (&binding.cfgs, &binding.ident);
@@ -450,7 +485,9 @@ impl Expansion<'_> {
     fn opening(&self, start: &Ident) -> Option<TokenStream> {
         let p = &self.private;
         let closure = |given: &'_ Option<Given<Refused>>| match given {
-            Some(Given { value: Refused::Closure(Handler { pattern, body }), .. }) => Some((pattern.clone(), body.clone())),
+            Some(Given { value: Refused::Closure(Handler { pattern, body }), .. }) => {
+                Some((pattern.clone(), body.clone()))
+            }
             _ => None,
         };
         let lease = self.options.lease.as_ref().map(|given| &given.value);
@@ -522,7 +559,7 @@ fn mentioned_names(tokens: &TokenStream, names: &mut BTreeSet<String>, texts: &m
     for token in tokens.clone() {
         match token {
             TokenTree::Ident(ident) => {
-                names.insert(ident.to_string().trim_start_matches("r#").to_owned());
+                names.insert(ident.unraw().to_string());
             }
             TokenTree::Group(group) => mentioned_names(&group.stream(), names, texts),
             TokenTree::Literal(literal) => texts.extend(Some(literal.to_string()).filter(|text| text.contains('{'))),
@@ -550,7 +587,9 @@ fn has_impl(tokens: TokenStream) -> bool {
 
 fn erase(ty: Type) -> Type {
     match ty {
-        Type::ImplTrait(ty) => Type::Infer(syn::TypeInfer { attrs: Vec::new(), underscore_token: syn::Token![_](ty.span()) }),
+        Type::ImplTrait(ty) => {
+            Type::Infer(syn::TypeInfer { attrs: Vec::new(), underscore_token: syn::Token![_](ty.span()) })
+        }
         Type::Path(mut path) => {
             for segment in &mut path.path.segments {
                 if let PathArguments::AngleBracketed(arguments) = &mut segment.arguments {

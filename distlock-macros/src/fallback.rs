@@ -3,8 +3,8 @@
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::parse::{ParseStream, Parser};
 use syn::Attribute;
+use syn::parse::{ParseStream, Parser};
 
 use crate::diagnostics::Errors;
 use crate::shape::is_ours;
@@ -17,7 +17,9 @@ pub(crate) fn beside(errors: Errors, item: TokenStream) -> TokenStream {
 }
 
 fn quiet(item: TokenStream) -> syn::Result<TokenStream> {
-    let (attrs, rest) = (|input: ParseStream<'_>| Ok((input.call(Attribute::parse_outer)?, input.parse::<TokenStream>()?))).parse2(item)?;
+    let (attrs, rest) =
+        (|input: ParseStream<'_>| Ok((input.call(Attribute::parse_outer)?, input.parse::<TokenStream>()?)))
+            .parse2(item)?;
     let attrs = attrs.iter().filter(|attribute| !is_ours(attribute)).map(ToTokens::to_token_stream);
     Ok(quote!(#(#attrs)* #[allow(unused_variables)] #rest))
 }

@@ -29,7 +29,10 @@ pub fn distributed_lock(attribute: proc_macro::TokenStream, item: proc_macro::To
 }
 
 /// The same on streams that tests can make.
-fn distributed_lock_tokens(attribute: proc_macro2::TokenStream, item: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
+fn distributed_lock_tokens(
+    attribute: proc_macro2::TokenStream,
+    item: proc_macro2::TokenStream,
+) -> proc_macro2::TokenStream {
     let mut errors = diagnostics::Errors::default();
     let options = attribute::parse(attribute, &mut errors);
     let Some(function) = shape::parse(item.clone(), &mut errors) else {

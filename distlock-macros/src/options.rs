@@ -5,15 +5,31 @@ use proc_macro2::Ident;
 use crate::diagnostics::{Errors, list, nearest};
 
 /// The options that work, in the order in which they are listed to the user.
-const KNOWN: [&str; 13] =
-    ["key", "ttl", "wait", "renew", "max_hold", "min_hold", "on_busy", "on_error", "on_lost", "lease", "reentrant", "manager", "crate"];
+const KNOWN: [&str; 13] = [
+    "key",
+    "ttl",
+    "wait",
+    "renew",
+    "max_hold",
+    "min_hold",
+    "on_busy",
+    "on_error",
+    "on_lost",
+    "lease",
+    "reentrant",
+    "manager",
+    "crate",
+];
 
 /// The options that are designed and not built yet. A part that builds one takes it from here.
 const NOT_YET: [&str; 8] = ["keys", "label", "after_ok", "after_err", "when", "mode", "map_err", "allow"];
 
 /// What other lock libraries call a thing, and what it is called here.
 const ELSEWHERE: [(&[&str], &str); 6] = [
-    (&["lock_at_most_for", "lease_time", "expire", "expiry", "time"], "the time after which a crashed holder's lock ends is `ttl`"),
+    (
+        &["lock_at_most_for", "lease_time", "expire", "expiry", "time"],
+        "the time after which a crashed holder's lock ends is `ttl`",
+    ),
     (&["lock_at_least_for"], "the shortest time the key stays taken is `min_hold`"),
     (&["timeout", "wait_time"], "the time to get the lock is `wait`, the longest time to keep it is `max_hold`"),
     (&["skip"], "to leave the call out while somebody else holds the lock, write `on_busy = skip`"),

@@ -4,7 +4,10 @@
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream, Parser};
-use syn::{Attribute, FnArg, GenericArgument, Pat, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound, Visibility, token};
+use syn::{
+    Attribute, FnArg, GenericArgument, Pat, PathArguments, ReturnType, Signature, Token, Type, TypeParamBound,
+    Visibility, token,
+};
 
 use crate::diagnostics::Errors;
 
@@ -54,7 +57,11 @@ impl Function {
 
     /// The names that a key can use.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.bindings.iter().map(|binding| binding.ident.unraw().to_string()).filter(|name| !name.starts_with("__arg")).collect()
+        self.bindings
+            .iter()
+            .map(|binding| binding.ident.unraw().to_string())
+            .filter(|name| !name.starts_with("__arg"))
+            .collect()
     }
 }
 
@@ -91,16 +98,28 @@ pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> 
     let mut destructured_away = false;
     for argument in &raw.sig.inputs {
         match argument {
-            FnArg::Receiver(receiver) => bindings.push(Binding { ident: Ident::new("self", receiver.self_token.span), cfgs: cfgs(&receiver.attrs) }),
+            FnArg::Receiver(receiver) => bindings
+                .push(Binding { ident: Ident::new("self", receiver.self_token.span), cfgs: cfgs(&receiver.attrs) }),
             FnArg::Typed(argument) => {
                 let mut names = Vec::new();
                 bound_names(&argument.pat, &mut names);
-                destructured_away |= matches!(body, Body::Boxed(_)) && names.iter().any(|name| name.to_string().starts_with("__arg"));
+                destructured_away |=
+                    matches!(body, Body::Boxed(_)) && names.iter().any(|name| name.to_string().starts_with("__arg"));
                 bindings.extend(names.into_iter().map(|ident| Binding { ident, cfgs: cfgs(&argument.attrs) }));
             }
         }
     }
-    Some(Function { attrs: raw.attrs, vis: raw.vis, default: raw.default, sig: raw.sig, block, body, bindings, output, destructured_away })
+    Some(Function {
+        attrs: raw.attrs,
+        vis: raw.vis,
+        default: raw.default,
+        sig: raw.sig,
+        block,
+        body,
+        bindings,
+        output,
+        destructured_away,
+    })
 }
 
 /// A function as it stands in the source, with or without a body.
@@ -135,8 +154,12 @@ impl Parse for Raw {
         if !input.peek(token::Brace) {
             return Err(input.error("expected the body of the function"));
         }
-        let TokenTree::Group(block) = input.parse()? else { return Err(input.error("expected the body of the function")) };
-        let (inner, statements) = (|body: ParseStream<'_>| Ok((Attribute::parse_inner(body)?, body.parse::<TokenStream>()?))).parse2(block.stream())?;
+        let TokenTree::Group(block) = input.parse()? else {
+            return Err(input.error("expected the body of the function"));
+        };
+        let (inner, statements) =
+            (|body: ParseStream<'_>| Ok((Attribute::parse_inner(body)?, body.parse::<TokenStream>()?)))
+                .parse2(block.stream())?;
         if inner.is_empty() {
             // The very brackets of the user, so that a fault inside them is reported once.
             return Ok(Self { attrs, vis, default, sig, block: Some(block) });
@@ -156,7 +179,11 @@ fn begins_function(input: ParseStream<'_>) -> bool {
         if fork.peek(Token![fn]) {
             return true;
         }
-        let qualifier = fork.peek(Token![const]) || fork.peek(Token![async]) || fork.peek(Token![unsafe]) || fork.peek(Token![extern]) || fork.peek(syn::LitStr);
+        let qualifier = fork.peek(Token![const])
+            || fork.peek(Token![async])
+            || fork.peek(Token![unsafe])
+            || fork.peek(Token![extern])
+            || fork.peek(syn::LitStr);
         let safe = fork.fork().call(Ident::parse_any).is_ok_and(|ident| ident == "safe");
         if !(qualifier || safe) || fork.parse::<TokenTree>().is_err() {
             return false;
@@ -188,7 +215,8 @@ fn not_async(sig: &Signature) -> String {
         ReturnType::Default => false,
     };
     if gives_future {
-        return "`#[distributed_lock]` needs an `async fn`; write `async fn` here and return what the future gives".to_owned();
+        return "`#[distributed_lock]` needs an `async fn`; write `async fn` here and return what the future gives"
+            .to_owned();
     }
     "`#[distributed_lock]` needs an `async fn`; if another attribute such as `#[tokio::test]` has already removed `async`, move `#[distributed_lock]` above it".to_owned()
 }
@@ -266,18 +294,30 @@ fn deferred(ty: &Type) -> Option<String> {
     let is_promise = |name: &Ident| name == "Future" || name == "Stream";
     match ungroup(ty) {
         Type::ImplTrait(ty) => ty.bounds.iter().find_map(|bound| match bound {
-            TypeParamBound::Trait(bound) => bound.path.segments.last().filter(|last| is_promise(&last.ident)).map(|last| format!("an `impl {}`", last.ident)),
+            TypeParamBound::Trait(bound) => bound
+                .path
+                .segments
+                .last()
+                .filter(|last| is_promise(&last.ident))
+                .map(|last| format!("an `impl {}`", last.ident)),
             _ => None,
         }),
         Type::TraitObject(ty) => ty.bounds.iter().find_map(|bound| match bound {
-            TypeParamBound::Trait(bound) => bound.path.segments.last().filter(|last| is_promise(&last.ident)).map(|last| format!("a `dyn {}`", last.ident)),
+            TypeParamBound::Trait(bound) => bound
+                .path
+                .segments
+                .last()
+                .filter(|last| is_promise(&last.ident))
+                .map(|last| format!("a `dyn {}`", last.ident)),
             _ => None,
         }),
         Type::Path(path) => {
             let last = path.path.segments.last()?;
             let name = last.ident.to_string();
             match name.as_str() {
-                "JoinHandle" | "BoxFuture" | "LocalBoxFuture" | "BoxStream" | "LocalBoxStream" => Some(format!("a `{name}`")),
+                "JoinHandle" | "BoxFuture" | "LocalBoxFuture" | "BoxStream" | "LocalBoxStream" => {
+                    Some(format!("a `{name}`"))
+                }
                 "Pin" | "Box" | "Result" | "Option" => deferred(argument_of(ty, &name)?),
                 _ => None,
             }
@@ -300,7 +340,9 @@ fn boxed_body(body: TokenStream) -> Option<Boxed> {
 
 fn async_move(tokens: TokenStream) -> Option<(TokenStream, Group)> {
     let mut tokens = tokens.into_iter();
-    let (Some(TokenTree::Ident(first)), Some(TokenTree::Ident(second)), Some(TokenTree::Group(block)), None) = (tokens.next(), tokens.next(), tokens.next(), tokens.next()) else {
+    let (Some(TokenTree::Ident(first)), Some(TokenTree::Ident(second)), Some(TokenTree::Group(block)), None) =
+        (tokens.next(), tokens.next(), tokens.next(), tokens.next())
+    else {
         return None;
     };
     let fits = first == "async" && second == "move" && block.delimiter() == Delimiter::Brace;

@@ -112,7 +112,10 @@ impl Parser<'_> {
     fn scan(&mut self) {
         let text = self.text.clone();
         if text.trim().is_empty() {
-            return self.errors.on(&self.template.literal, "the lock key is empty; write what the lock is on, as in `\"order:{id}\"`");
+            return self.errors.on(
+                &self.template.literal,
+                "the lock key is empty; write what the lock is on, as in `\"order:{id}\"`",
+            );
         }
         let mut at = 0;
         while let Some(next) = text[at..].chars().next() {
@@ -124,7 +127,8 @@ impl Parser<'_> {
                 at += 2;
             } else if next == '{' {
                 let Some(length) = placeholder_length(&rest[1..]) else {
-                    return self.fault(at..text.len(), "unclosed `{` in the key template; write `{{` for a literal brace");
+                    return self
+                        .fault(at..text.len(), "unclosed `{` in the key template; write `{{` for a literal brace");
                 };
                 let inner = at + 1..at + 1 + length;
                 self.template.label.push_str("{}");
@@ -135,7 +139,10 @@ impl Parser<'_> {
                 at += 1;
             } else {
                 if next.is_control() {
-                    self.fault(at..at + next.len_utf8(), "a control character is not allowed in a key template; leave it out");
+                    self.fault(
+                        at..at + next.len_utf8(),
+                        "a control character is not allowed in a key template; leave it out",
+                    );
                 }
                 self.literal(next);
                 self.template.label.push(next);
@@ -163,7 +170,8 @@ impl Parser<'_> {
         let source = source.trim();
         let span = span_of(&self.template.literal, at.clone());
         // A faulty placeholder still stands there, so that its neighbours are judged rightly.
-        let mut placeholder = Placeholder { source: source.to_owned(), tokens: TokenStream::new(), spec: Spec::Plain, span };
+        let mut placeholder =
+            Placeholder { source: source.to_owned(), tokens: TokenStream::new(), spec: Spec::Plain, span };
         match spec.map(parse_spec) {
             None => {}
             Some(Ok(spec)) => placeholder.spec = spec,
@@ -229,7 +237,11 @@ impl Parser<'_> {
 
     fn can_use(&self) -> String {
         let names = self.function.names();
-        if names.is_empty() { "; it has none that a key can use".to_owned() } else { format!("; the key can use {}", list(&names, "and")) }
+        if names.is_empty() {
+            "; it has none that a key can use".to_owned()
+        } else {
+            format!("; the key can use {}", list(&names, "and"))
+        }
     }
 
     /// A name that is neither an argument nor a constant is left to the compiler where it can point into the literal.
@@ -259,7 +271,8 @@ impl Parser<'_> {
         let mut member = false;
         let mut out = TokenStream::new();
         for token in tokens {
-            let is_joint = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '.' || punct.as_char() == ':');
+            let is_joint =
+                matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '.' || punct.as_char() == ':');
             let token = match token {
                 TokenTree::Ident(mut ident) => {
                     let name = ident.unraw().to_string();
@@ -340,7 +353,11 @@ fn parse_spec(spec: &str) -> Result<Spec, String> {
     if spec == "hash" {
         return Ok(Spec::Hash);
     }
-    let refuse = || Err(format!("the format spec `:{spec}` is not allowed in a key, for two values could print alike; use `hash`, or for integers `0N`, `x`, `X`, `o` or `b`"));
+    let refuse = || {
+        Err(format!(
+            "the format spec `:{spec}` is not allowed in a key, for two values could print alike; use `hash`, or for integers `0N`, `x`, `X`, `o` or `b`"
+        ))
+    };
     let (prefix, rest) = spec.strip_prefix('#').map_or((false, spec), |rest| (true, rest));
     let (digits, radix) = match rest.chars().last() {
         Some(radix @ ('x' | 'X' | 'o' | 'b')) => (&rest[..rest.len() - 1], Some(radix)),
@@ -348,10 +365,16 @@ fn parse_spec(spec: &str) -> Result<Spec, String> {
     };
     let width = match digits.strip_prefix('0') {
         None if digits.is_empty() => 0,
-        Some(width) if !width.is_empty() && width.bytes().all(|byte| byte.is_ascii_digit()) && !width.starts_with('0') => match width.parse() {
-            Ok(width) if width <= MAX_WIDTH => width,
-            _ => return Err(format!("the width of `:{spec}` is over {MAX_WIDTH}; no integer has that many digits")),
-        },
+        Some(width)
+            if !width.is_empty() && width.bytes().all(|byte| byte.is_ascii_digit()) && !width.starts_with('0') =>
+        {
+            match width.parse() {
+                Ok(width) if width <= MAX_WIDTH => width,
+                _ => {
+                    return Err(format!("the width of `:{spec}` is over {MAX_WIDTH}; no integer has that many digits"));
+                }
+            }
+        }
         _ => return refuse(),
     };
     if radix.is_none() && (prefix || width == 0) {
@@ -362,7 +385,9 @@ fn parse_spec(spec: &str) -> Result<Spec, String> {
 
 /// Whether this is one name, as `format_args!` could capture it.
 fn is_plain_name(source: &str) -> bool {
-    syn::parse_str::<Ident>(source).is_ok() && source.chars().all(|c| c.is_alphanumeric() || c == '_') && !source.starts_with(char::is_uppercase)
+    syn::parse_str::<Ident>(source).is_ok()
+        && source.chars().all(|c| c.is_alphanumeric() || c == '_')
+        && !source.starts_with(char::is_uppercase)
 }
 
 /// `{type}` means the argument `r#type`, as in `format!`.
@@ -370,10 +395,33 @@ fn raw_if_keyword(source: &str) -> String {
     let end = source.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(source.len());
     let (name, rest) = source.split_at(end);
     let is_word = name.starts_with(|c: char| c.is_alphabetic());
-    let keeps_meaning = matches!(name, "self" | "Self" | "crate" | "super" | "if" | "match" | "loop" | "while" | "for" | "async" | "move" | "unsafe" | "const" | "return" | "break" | "true" | "false");
+    let keeps_meaning = matches!(
+        name,
+        "self"
+            | "Self"
+            | "crate"
+            | "super"
+            | "if"
+            | "match"
+            | "loop"
+            | "while"
+            | "for"
+            | "async"
+            | "move"
+            | "unsafe"
+            | "const"
+            | "return"
+            | "break"
+            | "true"
+            | "false"
+    );
     // A keyword that begins an expression keeps its meaning where more follows, so that the refusal can name it.
     let alone = rest.is_empty() && !matches!(name, "self" | "Self" | "crate" | "super" | "true" | "false");
-    if is_word && syn::parse_str::<Ident>(name).is_err() && (alone || !keeps_meaning) { format!("r#{source}") } else { source.to_owned() }
+    if is_word && syn::parse_str::<Ident>(name).is_err() && (alone || !keeps_meaning) {
+        format!("r#{source}")
+    } else {
+        source.to_owned()
+    }
 }
 
 /// The tokens of an expression's text; `None` also for text on which a lexer may give up loudly.
@@ -387,7 +435,11 @@ fn lex(text: &str) -> Option<TokenStream> {
 /// What is wrong with the expression of a placeholder, as the name of a construct.
 fn refused_root(expr: &Expr) -> Option<&'static str> {
     match expr {
-        Expr::Path(path) if path.qself.is_some() || path.path.segments.iter().any(|segment| !segment.arguments.is_empty()) => Some("a path with type arguments"),
+        Expr::Path(path)
+            if path.qself.is_some() || path.path.segments.iter().any(|segment| !segment.arguments.is_empty()) =>
+        {
+            Some("a path with type arguments")
+        }
         Expr::Path(_) => None,
         Expr::Field(field) => refused_root(&field.base),
         Expr::MethodCall(call) => refused_root(&call.receiver).or_else(|| call.args.iter().find_map(refused_argument)),

@@ -1,3 +1,48 @@
 //! One line above an async function makes it exclusive across every process that shares a Redis.
+//!
+//! ```
+//! use distlock::{LockError, LockManager, distributed_lock};
+//!
+//! #[distributed_lock(key = "coupon:{campaign}", ttl = "5s", wait = "300ms")]
+//! async fn claim(campaign: u64, buyer: &str) -> Result<String, LockError> {
+//!     // Nobody else is in here for this campaign, in any process.
+//!     Ok(format!("a coupon of {campaign} for {buyer}"))
+//! }
+//!
+//! # #[tokio::main] async fn main() -> Result<(), LockError> {
+//! // Once at start-up; `LockManager::connect("redis://127.0.0.1:6379").await?` on a real server.
+//! distlock::init(LockManager::in_memory())?;
+//! assert_eq!(claim(7, "ada").await?, "a coupon of 7 for ada");
+//! # Ok(()) }
+//! ```
+//!
+//! * [`distributed_lock`] is the attribute: the key template, its options, what it refuses to compile.
+//! * [`LockManager`] is the lock service and its settings; [`init`] and [`scope`] say which one functions use.
+//! * [`LockManager::lock`] takes locks by hand: `acquire`, `try_acquire`, `run`, `try_run`, `around`.
+//! * [`Lease`] is what a holder has in hand, with its [fencing token](Lease::fencing_token).
+//! * [`LockError`] says why a call did not run, or not to its end, and what to do about it.
+//!
+//! # What is guaranteed
+//!
+//! A lease. While it is valid by its own clock, no other distlock client holds one for the same key, provided that the
+//! server keeps its data and that its clock and yours do not diverge by more than the configured drift over one ttl. The
+//! body is not polled any more when the lease ends; code that runs between two awaits, blocking threads, spawned tasks
+//! and requests that were sent already cannot be stopped. Where a second execution would do harm, have the resource
+//! refuse fencing tokens that are smaller than one it has seen.
+//!
+//! # Features
+//!
+//! * `tracing`: sends lost leases, unanswered releases and outages to [`tracing`](https://docs.rs/tracing).
 
-pub use distlock_runtime::*;
+pub use distlock_macros::distributed_lock;
+pub use distlock_runtime::{
+    AsLockManager, Builder, Busy, Closed, Config, Holder, InvalidKey, KeySegment, Lease, LeaseHandle, Lock, LockError,
+    LockKey, LockManager, Locked, LossCause, Lost, NoQuorum, NotConfigured, Outcome, Permission, Reentrant, Release,
+    Renew, Scope, Shutdown, Unavailable, Wait, current, init, scope,
+};
+
+/// What the attribute's expansion names. Not for use by hand: it changes with the macro.
+#[doc(hidden)]
+pub mod __private {
+    pub use distlock_runtime::private::*;
+}

@@ -10,8 +10,9 @@
 //!     let __key = KeyBuilder::new(":").literal("coupon:").value("id", &id).finish();
 //!     let __settings = Settings { ttl: …, ..Settings::INHERIT };
 //!     let __manager = current();
-//!     let __policies = Policies { … };
-//!     let (__call, __start) = call_and_start(const { &Spec { … } }, __settings, __manager, __key);
+//!     let __spec = const { &Spec { … } };
+//!     let __policies = Policies { spec: __spec, … };
+//!     let (__call, __start) = call_and_start(__spec, __settings, __manager, __key);
 //!     Locked::new(__call, __policies, async move {
 //!         if let Some(__output) = None::<Ret> { return __output; }         // pins the type of BODY
 //!         let _ = &user; let _ = &id;                                      // last argument first
@@ -30,6 +31,7 @@ use std::collections::BTreeSet;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Expr, GenericArgument, GenericParam, Lifetime, PathArguments, Type};
 
@@ -81,13 +83,14 @@ impl Expansion<'_> {
         let p = &self.private;
         let [key, settings, manager, policies, call, start] =
             ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
+        let spec = own("__spec");
         let checks = self.checks();
         let hint = self.hint();
         let key_value = self.key();
         let settings_value = self.settings();
         let manager_value = self.manager();
-        let policies_value = self.policies();
-        let spec = self.spec();
+        let policies_value = self.policies(&spec);
+        let spec_value = self.spec();
         let edge = self.edge();
         let captures = name_captures.then(|| self.captures(&block.stream()));
         let opening = self.opening(&start);
@@ -102,6 +105,7 @@ impl Expansion<'_> {
             let #key = #key_value;
             let #settings = #settings_value;
             let #manager = #manager_value;
+            let #spec = #spec_value;
             let #policies = #policies_value;
             #begin
             #p::Locked::new(#call, #policies, async move {
@@ -195,7 +199,7 @@ impl Expansion<'_> {
             .function
             .bindings
             .iter()
-            .filter(|binding| self.template.mentions.contains(&binding.ident.to_string()))
+            .filter(|binding| self.template.mentions.contains(&binding.ident.unraw().to_string()))
             .map(|binding| {
                 let cfgs = &binding.cfgs;
                 let ident = &binding.ident;
@@ -336,7 +340,7 @@ impl Expansion<'_> {
     /// The static facts of the declaration.
     fn spec(&self) -> TokenStream {
         let p = &self.private;
-        let name = self.function.sig.ident.to_string();
+        let name = self.function.sig.ident.unraw().to_string();
         let (template, label) = (self.template.literal.value(), &self.template.label);
         quote_spanned! {Span::mixed_site()=>
             const {
@@ -354,23 +358,24 @@ impl Expansion<'_> {
 
     // ----- how the call ends -----
 
-    fn policies(&self) -> TokenStream {
+    fn policies(&self, spec: &Ident) -> TokenStream {
         let p = &self.private;
-        let none = quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None);
-        let refused = |given: &Option<Given<Refused>>, skip: &str| match given
-            .as_ref()
-            .map_or(&Refused::Error, |given| &given.value)
-        {
-            Refused::Error => self.fail(),
-            Refused::Skip => self.of_output(skip),
-            Refused::Closure(_) => TokenStream::new(),
+        let refusal = |given: &Option<Given<Refused>>, skip: &str| {
+            let value = given.as_ref().map_or(&Refused::Error, |given| &given.value);
+            match value {
+                Refused::Error => {
+                    let fail = self.fail();
+                    quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Fail(#fail))
+                }
+                Refused::Skip => {
+                    let skip = self.of_output(skip);
+                    quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Skip(#skip))
+                }
+                Refused::Closure(_) => quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Closure),
+            }
         };
-        let some = |function: TokenStream| match function.is_empty() {
-            true => none.clone(),
-            false => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#function)),
-        };
-        let busy = some(refused(&self.options.on_busy, "skip_busy"));
-        let error = some(refused(&self.options.on_error, "skip_error"));
+        let busy = refusal(&self.options.on_busy, "skip_busy");
+        let error = refusal(&self.options.on_error, "skip_error");
         let lost = match self.options.on_lost.as_ref().map_or(&OnLost::Cancel, |given| &given.value) {
             OnLost::Cancel => {
                 let fail = self.fail();
@@ -381,7 +386,7 @@ impl Expansion<'_> {
                 quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(|#pattern| #body))
             }
         };
-        quote_spanned!(Span::mixed_site()=> #p::Policies { busy: #busy, error: #error, lost: #lost })
+        quote_spanned!(Span::mixed_site()=> #p::Policies { spec: #spec, busy: #busy, error: #error, lost: #lost })
     }
 
     /// The function that makes the output of a failure. Its name says which options would make it superfluous, so that
@@ -458,12 +463,8 @@ impl Expansion<'_> {
                 || mentioned.contains(name)
                 || texts.iter().any(|text| text.contains(&format!("{{{name}")))
         };
-        let needed = self
-            .function
-            .bindings
-            .iter()
-            .rev()
-            .filter(|binding| is_needed(&binding.ident.to_string().trim_start_matches("r#").to_owned()));
+        let needed =
+            self.function.bindings.iter().rev().filter(|binding| is_needed(&binding.ident.unraw().to_string()));
         needed
             .map(|binding| {
                 let (cfgs, ident) = (&binding.cfgs, &binding.ident);
@@ -558,7 +559,7 @@ fn mentioned_names(tokens: &TokenStream, names: &mut BTreeSet<String>, texts: &m
     for token in tokens.clone() {
         match token {
             TokenTree::Ident(ident) => {
-                names.insert(ident.to_string().trim_start_matches("r#").to_owned());
+                names.insert(ident.unraw().to_string());
             }
             TokenTree::Group(group) => mentioned_names(&group.stream(), names, texts),
             TokenTree::Literal(literal) => texts.extend(Some(literal.to_string()).filter(|text| text.contains('{'))),

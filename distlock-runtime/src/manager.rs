@@ -91,7 +91,6 @@ impl LockManager {
     }
 
     /// A manager with settings of its own.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }

@@ -3,20 +3,23 @@
 pub use core;
 pub use core::time::Duration;
 
-use std::borrow::Cow;
-
-pub use crate::call::Call;
+use crate::current::AsLockManager;
+pub use crate::current::current;
 pub use crate::declarations::Spec;
 use crate::error::{LockError, Lost};
-pub use crate::locked::{Locked, Opened, Start, Verdict};
-pub use crate::manager::current;
-use crate::manager::{AsLockManager, LockManager};
-pub use crate::outcome::{CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost, CarriesLost, FromLockError, SkipBusy, SkipError};
+use crate::events;
+pub use crate::locked::{Call, Locked, Opened, Start, Verdict};
+use crate::manager::LockManager;
+pub use crate::outcome::{
+    CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost, CarriesLost,
+    FromLockError, SkipBusy, SkipError,
+};
 pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, Radix, Sealed};
 pub use crate::settings::{Renew, Settings, Wait};
 
 /// Leaves every setting to the manager.
-pub const INHERIT: Settings = Settings { ttl: None, wait: None, renew: None, max_hold: None, min_hold: None, reentrant: None };
+pub const INHERIT: Settings =
+    Settings { ttl: None, wait: None, renew: None, max_hold: None, min_hold: None, reentrant: None };
 
 // ----- constants of the user, checked at build -----
 
@@ -43,7 +46,10 @@ pub const fn checked_min_hold(min_hold: Duration) -> Duration {
 /// A constant as `renew`.
 #[track_caller]
 pub const fn checked_renew(interval: Duration) -> Duration {
-    assert!(interval.as_nanos() >= MIN_RENEW.as_nanos(), "`renew` must be at least 3ms; write `renew = off` if you want no renewal");
+    assert!(
+        interval.as_nanos() >= MIN_RENEW.as_nanos(),
+        "`renew` must be at least 3ms; write `renew = off` if you want no renewal"
+    );
     interval
 }
 
@@ -60,12 +66,22 @@ pub fn manager<M: AsLockManager + ?Sized>(manager: &M) -> Result<LockManager, Lo
 }
 
 /// A locked call of an annotated function.
-pub fn call(spec: &'static Spec, settings: Settings, manager: Result<LockManager, LockError>, key: Result<String, LockError>) -> Call {
-    Call::new(manager, key, settings, Cow::Borrowed(spec.function))
+pub fn call(
+    spec: &'static Spec,
+    settings: Settings,
+    manager: Result<LockManager, LockError>,
+    key: Result<String, LockError>,
+) -> Call {
+    Call::new(manager, key, settings, spec.function)
 }
 
 /// The same with the handle through which the body learns how the call began.
-pub fn call_and_start(spec: &'static Spec, settings: Settings, manager: Result<LockManager, LockError>, key: Result<String, LockError>) -> (Call, Start) {
+pub fn call_and_start(
+    spec: &'static Spec,
+    settings: Settings,
+    manager: Result<LockManager, LockError>,
+    key: Result<String, LockError>,
+) -> (Call, Start) {
     let call = call(spec, settings, manager, key);
     let start = call.start();
     (call, start)
@@ -73,15 +89,28 @@ pub fn call_and_start(spec: &'static Spec, settings: Settings, manager: Result<L
 
 // ----- how the call ends -----
 
-/// What the options say about the end of a call. `None` leaves it to a closure that stands inside the body's future.
+/// What the options say about the end of a call.
 #[derive(Debug)]
 pub struct Policies<R> {
+    /// Whose call it is.
+    pub spec: &'static Spec,
     /// `on_busy`.
-    pub busy: Option<fn(LockError) -> R>,
+    pub busy: OnRefusal<R>,
     /// `on_error`.
-    pub error: Option<fn(LockError) -> R>,
+    pub error: OnRefusal<R>,
     /// `on_lost`.
     pub lost: OnLost<R>,
+}
+
+/// `on_busy` or `on_error`.
+#[derive(Debug)]
+pub enum OnRefusal<R> {
+    /// Give the error.
+    Fail(fn(LockError) -> R),
+    /// Leave the call out, which is worth an event.
+    Skip(fn(LockError) -> R),
+    /// A closure inside the body's future makes the value.
+    Closure,
 }
 
 /// `on_lost`.
@@ -103,9 +132,13 @@ impl<R> Verdict<R> for Policies<R> {
     }
 
     fn refused(&self, err: LockError) -> Result<R, LockError> {
-        match if err.is_busy() { self.busy } else { self.error } {
-            Some(policy) => Ok(policy(err)),
-            None => Err(err),
+        match if err.is_busy() { &self.busy } else { &self.error } {
+            OnRefusal::Fail(fail) => Ok(fail(err)),
+            OnRefusal::Skip(skip) => {
+                events::skipped(self.spec.function, &err);
+                Ok(skip(err))
+            }
+            OnRefusal::Closure => Err(err),
         }
     }
 
@@ -117,7 +150,9 @@ impl<R> Verdict<R> for Policies<R> {
         match (&self.lost, err) {
             (OnLost::Fail(fail), err) => fail(err),
             (OnLost::Value(value), LockError::Lost(lost)) => value(lost),
-            (OnLost::Value(_) | OnLost::Finish, _) => unreachable!("a call that was not cancelled by a loss was asked for the value of one"),
+            (OnLost::Value(_) | OnLost::Finish, _) => {
+                unreachable!("a call that was not cancelled by a loss was asked for the value of one")
+            }
         }
     }
 }
@@ -201,4 +236,3 @@ pub trait PlaceholderThatNamesNoArgument {}
 
 /// See [`PlaceholderThatNamesNoArgument`]. Silent where the name does not exist at all, for that is reported already.
 pub fn placeholder_is_no_argument<T: PlaceholderThatNamesNoArgument>() {}
-

@@ -256,7 +256,8 @@ impl<'a> Escaped<'a> {
     }
 
     fn stands(&self, c: char) -> bool {
-        c.is_ascii_alphanumeric() || !(c == '%' || c == '{' || c == '}' || c.is_whitespace() || c.is_control() || self.separators.contains(c))
+        c.is_ascii_alphanumeric()
+            || !(c == '%' || c == '{' || c == '}' || c.is_whitespace() || c.is_control() || self.separators.contains(c))
     }
 }
 
@@ -365,7 +366,9 @@ mod tests {
 
     #[test]
     fn integers_take_a_width_and_a_radix() {
-        let printed = |value: i32, radix, width, prefix| KeyBuilder::new("-").integer("v", &value, IntegerFormat { radix, width, prefix }).finish().unwrap();
+        let printed = |value: i32, radix, width, prefix| {
+            KeyBuilder::new("-").integer("v", &value, IntegerFormat { radix, width, prefix }).finish().unwrap()
+        };
         assert_eq!(printed(7, Radix::Decimal, 4, false), "0007");
         assert_eq!(printed(-7, Radix::Decimal, 4, false), "%2D007");
         assert_eq!(printed(255, Radix::LowerHex, 0, false), "ff");
@@ -384,7 +387,8 @@ mod tests {
     }
 
     /// The characters that could confuse: separators, escapes, braces, blanks, and letters that an escape is made of.
-    const HOSTILE: [&str; 16] = [":", "%", "{", "}", "/", "-", "a", "3A", "25", "%3A", "%25", " ", "\n", "é", "\u{3000}", "_"];
+    const HOSTILE: [&str; 16] =
+        [":", "%", "{", "}", "/", "-", "a", "3A", "25", "%3A", "%25", " ", "\n", "é", "\u{3000}", "_"];
 
     fn hostile(random: &mut fastrand::Rng) -> String {
         (0..random.usize(1..5)).map(|_| HOSTILE[random.usize(..HOSTILE.len())]).collect()

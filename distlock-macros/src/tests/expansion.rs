@@ -1,0 +1,335 @@
+//! The expansion as a reader sees it. A change here is a change of what every user compiles.
+
+use expect_test::{Expect, expect};
+
+use super::expand;
+
+fn without_blanks(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+fn check(attribute: &str, item: &str, expected: &Expect) {
+    let file = syn::parse2(expand(attribute, item)).unwrap();
+    expected.assert_eq(&prettyplease::unparse(&file));
+}
+
+#[test]
+fn a_function() {
+    check(
+        r#"key = "coupon:{campaign}:{user.id:04}", ttl = "5s""#,
+        "pub async fn claim(&self, campaign: &str, user: User, _permit: Permit) -> Result<Coupon, AppError> { Ok(user) }",
+        &expect![[r#"
+            pub async fn claim(
+                &self,
+                campaign: &str,
+                user: User,
+                _permit: Permit,
+            ) -> Result<Coupon, AppError> {
+                let __key = ::distlock::__private::KeyBuilder::new(":")
+                    .literal("coupon:")
+                    .value("campaign", &campaign)
+                    .literal(":")
+                    .integer(
+                        "user.id",
+                        &user.id,
+                        ::distlock::__private::IntegerFormat {
+                            radix: ::distlock::__private::Radix::Decimal,
+                            width: 4usize,
+                            prefix: false,
+                        },
+                    )
+                    .finish();
+                let __settings = ::distlock::__private::Settings {
+                    ttl: ::distlock::__private::core::option::Option::Some(
+                        ::distlock::__private::Duration::from_millis(5000u64),
+                    ),
+                    ..::distlock::__private::INHERIT
+                };
+                let __manager = ::distlock::__private::current();
+                let __spec = const {
+                    &::distlock::__private::Spec {
+                        function: ::distlock::__private::core::concat!(
+                            ::distlock::__private::core::module_path!(), "::", "claim"
+                        ),
+                        template: "coupon:{campaign}:{user.id:04}",
+                        label: "coupon:{}:{}",
+                        file: ::distlock::__private::core::file!(),
+                        line: ::distlock::__private::core::line!(),
+                        column: ::distlock::__private::core::column!(),
+                    }
+                };
+                let __policies = ::distlock::__private::Policies {
+                    spec: __spec,
+                    busy: ::distlock::__private::OnRefusal::Fail(
+                        ::distlock::__private::fail_busy_error_lost::<Result<Coupon, AppError>>,
+                    ),
+                    error: ::distlock::__private::OnRefusal::Fail(
+                        ::distlock::__private::fail_busy_error_lost::<Result<Coupon, AppError>>,
+                    ),
+                    lost: ::distlock::__private::OnLost::Fail(
+                        ::distlock::__private::fail_busy_error_lost::<Result<Coupon, AppError>>,
+                    ),
+                };
+                let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
+                ::distlock::__private::Locked::new(
+                        __call,
+                        __policies,
+                        async move {
+                            if let ::distlock::__private::core::option::Option::Some(__output) = ::distlock::__private::core::option::Option::None::<
+                                Result<Coupon, AppError>,
+                            > {
+                                return __output;
+                            }
+                            let _ = &_permit;
+                            let _ = &user;
+                            let _ = &campaign;
+                            '__distlock_body: { Ok(user) }
+                        },
+                    )
+                    .await
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn a_lease_and_closures() {
+    check(
+        r#"key = "k:{id:hash}", wait = forever, renew = off, ttl = TTL, manager = self.locks, lease = lease, on_busy = |busy| { give(busy, id)? }, on_lost = |_| 7"#,
+        "async fn claim(self, (id, rest): (u32, u32)) -> impl Display { id }",
+        &expect![[r#"
+            async fn claim(self, (id, rest): (u32, u32)) -> impl Display {
+                const _: ::distlock::__private::Duration = ::distlock::__private::checked_ttl(TTL);
+                let __key = ::distlock::__private::KeyBuilder::new(":")
+                    .literal("k:")
+                    .hash("id", &id)
+                    .finish();
+                let __settings = ::distlock::__private::Settings {
+                    ttl: ::distlock::__private::core::option::Option::Some(const {
+                        ::distlock::__private::checked_ttl(TTL)
+                    }),
+                    wait: ::distlock::__private::core::option::Option::Some(
+                        ::distlock::__private::Wait::Forever,
+                    ),
+                    renew: ::distlock::__private::core::option::Option::Some(
+                        ::distlock::__private::Renew::Off,
+                    ),
+                    ..::distlock::__private::INHERIT
+                };
+                let __manager = ::distlock::__private::manager(&(self.locks));
+                let __spec = const {
+                    &::distlock::__private::Spec {
+                        function: ::distlock::__private::core::concat!(
+                            ::distlock::__private::core::module_path!(), "::", "claim"
+                        ),
+                        template: "k:{id:hash}",
+                        label: "k:{}",
+                        file: ::distlock::__private::core::file!(),
+                        line: ::distlock::__private::core::line!(),
+                        column: ::distlock::__private::core::column!(),
+                    }
+                };
+                let __policies = ::distlock::__private::Policies {
+                    spec: __spec,
+                    busy: ::distlock::__private::OnRefusal::Closure,
+                    error: ::distlock::__private::OnRefusal::Fail(
+                        ::distlock::__private::fail_error::<_>,
+                    ),
+                    lost: ::distlock::__private::OnLost::Value(|_| 7),
+                };
+                let (__call, __start) = ::distlock::__private::call_and_start(
+                    __spec,
+                    __settings,
+                    __manager,
+                    __key,
+                );
+                ::distlock::__private::Locked::new(
+                        __call,
+                        __policies,
+                        async move {
+                            if let ::distlock::__private::core::option::Option::Some(__output) = ::distlock::__private::core::option::Option::None::<
+                                _,
+                            > {
+                                return __output;
+                            }
+                            let _ = &id;
+                            let __view = match __start.open::<()>() {
+                                ::distlock::__private::Opened::Held(__view) => __view,
+                                ::distlock::__private::Opened::Busy(__refusal) => {
+                                    let busy = __refusal;
+                                    let __value: _ = '__distlock_policy: { give(busy, id)? };
+                                    #[allow(unreachable_code, reason = "the closure may diverge")]
+                                    return __value;
+                                }
+                                ::distlock::__private::Opened::Failed(__refusal) => {
+                                    ::distlock::__private::polled_without_lease(&__refusal)
+                                }
+                            };
+                            let lease = &__view;
+                            '__distlock_body: { id }
+                        },
+                    )
+                    .await
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn a_job() {
+    check(
+        r#"key = "nightly", on_busy = skip, on_error = skip, on_lost = finish, crate = mine::locks, ttl = Self::TTL, max_hold = limit"#,
+        "async fn tick() {}",
+        &expect![[r#"
+            async fn tick() {
+                let __key = mine::locks::__private::KeyBuilder::new("").literal("nightly").finish();
+                let __settings = mine::locks::__private::Settings {
+                    ttl: mine::locks::__private::core::option::Option::Some(const {
+                        mine::locks::__private::checked_ttl(Self::TTL)
+                    }),
+                    max_hold: mine::locks::__private::core::option::Option::Some(
+                        mine::locks::__private::duration(limit),
+                    ),
+                    ..mine::locks::__private::INHERIT
+                };
+                let __manager = mine::locks::__private::current();
+                let __spec = const {
+                    &mine::locks::__private::Spec {
+                        function: mine::locks::__private::core::concat!(
+                            mine::locks::__private::core::module_path!(), "::", "tick"
+                        ),
+                        template: "nightly",
+                        label: "nightly",
+                        file: mine::locks::__private::core::file!(),
+                        line: mine::locks::__private::core::line!(),
+                        column: mine::locks::__private::core::column!(),
+                    }
+                };
+                let __policies = mine::locks::__private::Policies {
+                    spec: __spec,
+                    busy: mine::locks::__private::OnRefusal::Skip(
+                        mine::locks::__private::skip_busy::<()>,
+                    ),
+                    error: mine::locks::__private::OnRefusal::Skip(
+                        mine::locks::__private::skip_error::<()>,
+                    ),
+                    lost: mine::locks::__private::OnLost::Finish,
+                };
+                let __call = mine::locks::__private::call(__spec, __settings, __manager, __key);
+                mine::locks::__private::Locked::new(
+                        __call,
+                        __policies,
+                        async move {
+                            if let mine::locks::__private::core::option::Option::Some(__output) = mine::locks::__private::core::option::Option::None::<
+                                (),
+                            > {
+                                return __output;
+                            }
+                            '__distlock_body: {}
+                        },
+                    )
+                    .await
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn a_method_of_async_trait() {
+    check(
+        r#"key = "save:{id}""#,
+        "fn save<'life0, 'async_trait>(&'life0 self, id: u64) -> ::core::pin::Pin<Box<dyn ::core::future::Future<Output = Result<(), E>> + ::core::marker::Send + 'async_trait>>
+        where 'life0: 'async_trait, Self: 'async_trait {
+            Box::pin(async move {
+                let __self = self;
+                let id = id;
+                let __ret: Result<(), E> = { __self.put(id).await };
+                __ret
+            })
+        }",
+        &expect![[r#"
+            fn save<'life0, 'async_trait>(
+                &'life0 self,
+                id: u64,
+            ) -> ::core::pin::Pin<
+                Box<
+                    dyn ::core::future::Future<
+                        Output = Result<(), E>,
+                    > + ::core::marker::Send + 'async_trait,
+                >,
+            >
+            where
+                'life0: 'async_trait,
+                Self: 'async_trait,
+            {
+                Box::pin(async move {
+                    let __key = ::distlock::__private::KeyBuilder::new(":")
+                        .literal("save:")
+                        .value("id", &id)
+                        .finish();
+                    let __settings = ::distlock::__private::Settings {
+                        ..::distlock::__private::INHERIT
+                    };
+                    let __manager = ::distlock::__private::current();
+                    let __spec = const {
+                        &::distlock::__private::Spec {
+                            function: ::distlock::__private::core::concat!(
+                                ::distlock::__private::core::module_path!(), "::", "save"
+                            ),
+                            template: "save:{id}",
+                            label: "save:{}",
+                            file: ::distlock::__private::core::file!(),
+                            line: ::distlock::__private::core::line!(),
+                            column: ::distlock::__private::core::column!(),
+                        }
+                    };
+                    let __policies = ::distlock::__private::Policies {
+                        spec: __spec,
+                        busy: ::distlock::__private::OnRefusal::Fail(
+                            ::distlock::__private::fail_busy_error_lost::<Result<(), E>>,
+                        ),
+                        error: ::distlock::__private::OnRefusal::Fail(
+                            ::distlock::__private::fail_busy_error_lost::<Result<(), E>>,
+                        ),
+                        lost: ::distlock::__private::OnLost::Fail(
+                            ::distlock::__private::fail_busy_error_lost::<Result<(), E>>,
+                        ),
+                    };
+                    let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
+                    ::distlock::__private::Locked::new(
+                            __call,
+                            __policies,
+                            async move {
+                                if let ::distlock::__private::core::option::Option::Some(__output) = ::distlock::__private::core::option::Option::None::<
+                                    Result<(), E>,
+                                > {
+                                    return __output;
+                                }
+                                '__distlock_body: {
+                                    let __self = self;
+                                    let id = id;
+                                    let __ret: Result<(), E> = { __self.put(id).await };
+                                    __ret
+                                }
+                            },
+                        )
+                        .await
+                })
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn the_signature_and_the_attributes_stay() {
+    let item = "#[must_use] #[doc = \"x\"] pub(in crate::a) default async unsafe extern \"C\" fn r#type<'a, T: ?Sized, const N: usize>(mut self: Box<Self>, #[cfg(x)] a: &'a T) -> Result<(), E> where T: 'a";
+    let expanded = without_blanks(&expand("key = \"k\"", &format!("{item} {{}}")).to_string());
+    assert!(expanded.starts_with(&without_blanks(item)), "{expanded}");
+}
+
+#[test]
+fn an_error_stands_beside_the_item() {
+    let item = "pub async fn claim(id: u32) {}";
+    let expanded = expand("kee = \"k\"", item).to_string();
+    assert!(expanded.ends_with("# [allow (unused_variables)] pub async fn claim (id : u32) { }"), "{expanded}");
+}

@@ -1,0 +1,191 @@
+//! Which faults are found, together and apart. Their carets are shown by the compile-fail tests.
+
+use super::errors;
+
+const FN: &str = "async fn claim(id: u64, user: User) -> Result<(), E> { Ok(()) }";
+
+fn one(attribute: &str) -> String {
+    let mut errors = errors(attribute, FN);
+    assert_eq!(errors.len(), 1, "{attribute}: {errors:?}");
+    errors.remove(0)
+}
+
+#[test]
+fn every_fault_is_reported_at_once() {
+    let errors = errors(r#"key = "a{id}{id}:{nobody}", tll = "5s", wait = "5", on_busy = skp, ttl = "1ms""#, FN);
+    assert_eq!(errors.len(), 6, "{errors:?}");
+}
+
+#[test]
+fn no_fault_is_reported_twice() {
+    for attribute in [
+        r#"kee = "a""#,
+        r#""a""#,
+        r#"key"#,
+        r#"key = "#,
+        r#"key = "a" ttl = "5s""#,
+        r#"key = "a",, ttl = "5s""#,
+        r#"= "a""#,
+        r#"keys = ["a"]"#,
+        r#"keys(for id in ids => "a:{id}")"#,
+        r#"Order { id }"#,
+        r#"[Order { id }, Shop]"#,
+        r#"orders::Order { id }, ttl = "5s""#,
+        r#"Order"#,
+        r#"key = "a", ttl = ,"#,
+        r#"key = "a", ttl = +"#,
+        r#"key = format!("a:{id}")"#,
+        r#"key = b"a""#,
+        r#"key = "a", allow(x)"#,
+        r#"name = "a""#,
+        r#"key = "a", renew = "3s", ttl = "5s""#,
+        r#"key = "a", renew = true"#,
+        r#"key = "a", renew = "0s""#,
+        r#"key = "a", manager"#,
+    ] {
+        one(attribute);
+    }
+}
+
+#[test]
+fn specs_for_integers_are_read() {
+    for good in ["04", "x", "X", "o", "b", "#x", "#010b", "08x", "hash", "128b"] {
+        let good = if good == "128b" { "0128b" } else { good };
+        assert_eq!(errors(&format!("key = \"a:{{id:{good}}}\""), FN), [""; 0], "{good}");
+    }
+    for bad in [
+        "",
+        "?",
+        "#?",
+        ">4",
+        "*^4",
+        "4",
+        "+",
+        "00",
+        "0",
+        "#",
+        "#04",
+        "e",
+        ".2",
+        "x?",
+        "Hash",
+        "hash64",
+        "0129",
+        "04 ",
+        "099999999999999999999",
+    ] {
+        one(&format!("key = \"a:{{id:{bad}}}\""));
+    }
+}
+
+#[test]
+fn placeholders_are_arguments_and_what_hangs_on_them() {
+    for good in [
+        "id",
+        " id ",
+        "user.id",
+        "user.0.1",
+        "user.name()",
+        "user.get(1, \"x:}\")",
+        "user[0].id",
+        "user[id as_ref]",
+        "Self::X",
+        "crate::a::X",
+        "REGION",
+        "(user).id",
+        "user.tags[id + 1]",
+        "user.get(&id)",
+    ] {
+        let template = format!("a:{{{good}}}").replace('"', "\\\"");
+        let found = errors(&format!("key = \"{template}\""), FN);
+        let expected = usize::from(good.contains("as_ref"));
+        assert_eq!(found.len(), expected, "{good}: {found:?}");
+    }
+    for bad in [
+        "id?",
+        "id.await",
+        "id + 1",
+        "-id",
+        "!id",
+        "&id",
+        "*id",
+        "f(id)",
+        "unsafe {id}",
+        "if x {1} else {2}",
+        "|x| x",
+        "1",
+        "\\\"x\\\"",
+        "id as u8",
+        "id..",
+        "m!()",
+        "x::<u8>",
+        "self",
+        "self.id",
+        "nobody.x",
+        "id id",
+        "id;",
+        "'a",
+        "id.map(|x| x)",
+        "id.f(g(1))",
+        "user[id?]",
+        "<u8 as X>::Y",
+        "0",
+        "#id",
+        "$id",
+        "return id",
+        "\\\"",
+        "id // x",
+        "id /*",
+    ] {
+        one(&format!("key = \"a:{{{bad}}}\""));
+    }
+}
+
+#[test]
+fn between_two_placeholders_stands_what_no_value_can_contain() {
+    for good in [":", "a:", "-", "_", "{{", "}}", " ", "é:", ":%"] {
+        assert_eq!(errors(&format!("key = \"{{id}}{good}{{id}}\""), FN), [""; 0], "{good}");
+    }
+    for bad in ["", "a", "%", "3A", "é", "%3A", "漢"] {
+        one(&format!("key = \"{{id}}{bad}{{id}}\""));
+    }
+}
+
+#[test]
+fn items_that_are_no_async_function_are_refused() {
+    for item in [
+        "fn f() {}",
+        "const fn f() {}",
+        "async fn f();",
+        "struct S;",
+        "impl S {}",
+        "mod m {}",
+        "static X: u8 = 1;",
+        "use a::b;",
+        "trait T {}",
+        "macro_rules! m { () => {} }",
+        "m!();",
+        "extern \"C\" { fn f(); }",
+        "extern \"C\" {}",
+        "const X: u8 = 1;",
+        "async fn f() (x)",
+        "|x| x",
+        "",
+        "async fn f() -> BoxFuture<'static, ()> {}",
+        "async fn f() -> Pin<Box<dyn Future<Output = ()>>> {}",
+        "async fn f() -> Result<impl Stream<Item = u8>, E> {}",
+        "fn f() -> Pin<Box<dyn Future<Output = ()>>> { Box::pin(g()) }",
+        "#[distributed_lock(key = \"b\")] async fn f() {}",
+        "#[distlock::distributed_lock(key = \"b\")] async fn f() {}",
+    ] {
+        let errors = errors("key = \"a\"", item);
+        assert_eq!(errors.len(), 1, "{item}: {errors:?}");
+    }
+}
+
+#[test]
+fn a_pattern_that_async_trait_moved_out_of_the_signature_is_named() {
+    let item = "fn f<'async_trait>(__arg0: (u8, u8)) -> Pin<Box<dyn Future<Output = ()> + Send + 'async_trait>> { Box::pin(async move { let (a, b) = __arg0; }) }";
+    let errors = errors("key = \"k:{a.x}\"", item);
+    assert!(errors[0].contains("destructured"), "{errors:?}");
+}

@@ -1,0 +1,89 @@
+//! Which key an annotated function locks.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use distlock::{LockError, LockManager, distributed_lock, scope};
+
+struct User {
+    id: u64,
+    email: String,
+}
+
+const REGION: &str = "eu";
+
+#[distributed_lock(key = "coupon:{campaign}:{user.id:06}:{user.email:hash}:{REGION}", lease = lease)]
+async fn fields(campaign: &str, user: &User) -> Result<String, LockError> {
+    Ok(lease.key().to_owned())
+}
+
+#[distributed_lock(key = "{{shop:{shop}}}:{a}/{b}", lease = lease)]
+async fn escaped(shop: &str, a: char, b: &str) -> Result<String, LockError> {
+    Ok(lease.key().to_owned())
+}
+
+#[distributed_lock(key = "n:{n}", lease = lease)]
+async fn before_mutation(mut n: u32) -> Result<(String, u32), LockError> {
+    n += 1;
+    Ok((lease.key().to_owned(), n))
+}
+
+#[distributed_lock(key = "n:{text.trim().len()}:{numbers[1]:#x}:{numbers[index]}", lease = lease)]
+async fn expressions(text: &str, numbers: [u8; 3], index: usize) -> Result<String, LockError> {
+    Ok(lease.key().to_owned())
+}
+
+#[distributed_lock(key = "{type}:{id}", lease = lease)]
+async fn raw(r#type: Arc<str>, id: NonZero<u8>) -> Result<String, LockError> {
+    Ok(lease.key().to_owned())
+}
+
+struct Shop {
+    id: u8,
+}
+
+impl Shop {
+    const PREFIX: &str = "shop";
+
+    #[distributed_lock(key = "{Self::PREFIX}:{self.id}", lease = lease)]
+    async fn method(&mut self) -> Result<String, LockError> {
+        self.id += 1;
+        Ok(lease.key().to_owned())
+    }
+}
+
+async fn locked<F: Future>(future: F) -> F::Output {
+    scope(LockManager::in_memory(), future).await
+}
+
+#[tokio::test]
+async fn templates_print_what_they_say() {
+    let user = User { id: 42, email: "abc".to_owned() };
+    assert_eq!(
+        locked(fields("x mas", &user)).await.unwrap(),
+        "coupon:x%20mas:000042:ba7816bf8f01cfea414140de5dae2223:eu"
+    );
+    assert_eq!(locked(expressions(" ab ", [1, 255, 3], 2)).await.unwrap(), "n:2:0xff:3");
+    assert_eq!(locked(raw("kind".into(), NonZero::<u8>::MIN)).await.unwrap(), "kind:1");
+}
+
+#[tokio::test]
+async fn the_key_has_the_values_of_the_call() {
+    assert_eq!(locked(before_mutation(1)).await.unwrap(), ("n:1".to_owned(), 2));
+    let mut shop = Shop { id: 1 };
+    assert_eq!(locked(shop.method()).await.unwrap(), "shop:1");
+    assert_eq!(shop.id, 2);
+}
+
+#[tokio::test]
+async fn no_value_forges_a_neighbour_or_a_hash_tag() {
+    assert_eq!(locked(escaped("7}:x{", '/', "b")).await.unwrap(), "{shop:7%7D%3Ax%7B}:%2F/b");
+}
+
+#[tokio::test]
+async fn a_blank_value_locks_nothing() {
+    let user = User { id: 42, email: " ".to_owned() };
+    let err = locked(fields("x", &user)).await.unwrap_err();
+    assert!(matches!(err, LockError::InvalidKey(_)), "{err:?}");
+    assert!(err.to_string().contains("user.email"), "{err}");
+}

@@ -242,33 +242,23 @@ fn a_test_without_a_server_is_skipped_by_name_or_fails() {
     assert!(output.contains("needs a server"), "{output}");
 }
 
-/// Not a test of its own: the process that the next one kills.
-#[test]
-fn helper_that_holds_a_server() {
-    let Some(file) = std::env::var_os("DISTLOCK_TESTKIT_HELPER") else {
-        return;
-    };
-    let server = Server::spawn().unwrap();
-    let text = format!("{}\n{}\n", server.pid().unwrap(), server.folder().display());
-    std::fs::write(Path::new(&file).with_extension("part"), text).unwrap();
-    std::fs::rename(Path::new(&file).with_extension("part"), &file).unwrap();
-    loop {
-        thread::park();
-    }
-}
-
 #[test]
 fn a_server_does_not_outlive_its_killed_parent() {
+    const TEST: &str = "a_server_does_not_outlive_its_killed_parent";
+    const FILE: &str = "DISTLOCK_TESTKIT_PARENT";
+    if let Some(file) = std::env::var_os(FILE) {
+        parent_of_a_server(Path::new(&file));
+    }
     drop(server_or_skip!());
     let folder = distlock_testkit::Folder::new().unwrap();
     let file = folder.path().join("server");
     let mut parent = Command::new(std::env::current_exe().unwrap())
-        .args(["helper_that_holds_a_server", "--exact", "--test-threads=1"])
-        .env("DISTLOCK_TESTKIT_HELPER", &file)
+        .args([TEST, "--exact", "--test-threads=1"])
+        .env(FILE, &file)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    eventually("the helper has a server", || file.exists());
+    eventually("the parent has a server", || file.exists());
     let text = std::fs::read_to_string(&file).unwrap();
     let (pid, data) = text.trim().split_once('\n').unwrap();
     let pid: u32 = pid.parse().unwrap();
@@ -278,6 +268,17 @@ fn a_server_does_not_outlive_its_killed_parent() {
     parent.wait().unwrap();
     eventually("the server ends", || !runs(pid));
     eventually("its folder goes", || !Path::new(data).exists());
+}
+
+/// What the test above does in the process that it kills: starts a server, says so in the file, and stays.
+fn parent_of_a_server(file: &Path) -> ! {
+    let server = Server::spawn().unwrap();
+    let part = file.with_extension("part");
+    std::fs::write(&part, format!("{}\n{}\n", server.pid().unwrap(), server.folder().display())).unwrap();
+    std::fs::rename(part, file).unwrap();
+    loop {
+        thread::park();
+    }
 }
 
 #[test]

@@ -82,6 +82,11 @@ impl Builder {
     /// [`Error::Missing`] when there is none on this machine; [`Error::NotReady`] with the server's own words when it
     /// does not come up; [`Error::Io`] when the system refuses a process, a folder or a port.
     pub fn spawn(self) -> Result<Server> {
+        self.spawn_at(free_port)
+    }
+
+    /// Starts the server at the first of these ports that is not snatched away in the meantime.
+    fn spawn_at(self, mut ports: impl FnMut() -> Result<u16>) -> Result<Server> {
         let program = self.program.clone().map_or_else(binary::find, Ok)?;
         let folder = Folder::new().map_err(Error::io("make a folder for the server"))?;
         let reaper = Reaper::start(folder.path()).map_err(Error::io("start `/bin/sh`"))?;
@@ -89,7 +94,7 @@ impl Builder {
             Server { builder: self, program, port: 0, state: Mutex::default(), own: Own::default(), reaper, folder };
         let mut last = None;
         for _ in 0..TRIES {
-            server.port = free_port()?;
+            server.port = ports()?;
             match server.start() {
                 Ok(()) => return Ok(server),
                 Err(error) if server.lost_the_port() => last = Some(error),
@@ -458,4 +463,20 @@ fn free_port() -> Result<u16> {
         .map(|offset| PORTS.start + offset)
         .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .ok_or_else(|| Error::io("find a free port")(std::io::ErrorKind::AddrInUse.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server_or_skip;
+
+    #[test]
+    fn a_port_that_was_snatched_away_is_left_to_its_owner() {
+        let owner = server_or_skip!();
+        let mut ports = vec![free_port().unwrap(), owner.port()];
+        let server = Server::builder().spawn_at(|| Ok(ports.pop().unwrap())).unwrap();
+        assert_ne!(server.port(), owner.port());
+        server.command(&["SET", "k", "v"]).unwrap();
+        assert!(owner.command(&["GET", "k"]).unwrap().is_nil());
+    }
 }

@@ -106,7 +106,9 @@ fn or_skip<T>(test: &str, spawned: Result<T, Error>) -> Option<T> {
         Err(Error::Missing(missing)) => {
             let required = env::var_os(REQUIRE_SERVER).is_some_and(|value| value == "1");
             assert!(!required, "{test} needs a server: {missing}");
-            if let Err(error) = report(test, &missing, env::var_os(SKIP_LOG).as_deref().map(Path::new)) {
+            // Not `eprintln!`, whose output the harness keeps to itself when the test passes.
+            let log = env::var_os(SKIP_LOG);
+            if let Err(error) = report(test, &missing, &mut io::stderr(), log.as_deref().map(Path::new)) {
                 panic!("{test} was skipped, and its name could not be written to `{SKIP_LOG}`: {error}");
             }
             None
@@ -116,9 +118,8 @@ fn or_skip<T>(test: &str, spawned: Result<T, Error>) -> Option<T> {
 }
 
 /// Names a skipped test to whoever looks: one line each, in a single write so that lines do not mix.
-fn report(test: &str, missing: &Missing, log: Option<&Path>) -> io::Result<()> {
-    // Not `eprintln!`, whose output the harness keeps to itself when the test passes.
-    io::stderr().write_all(format!("SKIPPED {test}: {missing}\n").as_bytes())?;
+fn report(test: &str, missing: &Missing, out: &mut dyn io::Write, log: Option<&Path>) -> io::Result<()> {
+    out.write_all(format!("SKIPPED {test}: {missing}\n").as_bytes())?;
     let Some(log) = log.filter(|log| !log.as_os_str().is_empty()) else {
         return Ok(());
     };
@@ -146,8 +147,12 @@ mod tests {
         let folder = Folder::new().unwrap();
         let log = folder.path().join("skipped");
         let missing = crate::Missing::for_tests();
-        report("one", &missing, Some(&log)).unwrap();
-        report("two", &missing, Some(&log)).unwrap();
+        let mut out = Vec::new();
+        report("one", &missing, &mut out, Some(&log)).unwrap();
+        report("two", &missing, &mut out, Some(&log)).unwrap();
+        report("three", &missing, &mut out, None).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        assert!(out.lines().map(|line| &line[..11]).eq(["SKIPPED one", "SKIPPED two", "SKIPPED thr"]), "{out}");
         assert_eq!(std::fs::read_to_string(log).unwrap(), "one\ntwo\n");
     }
 

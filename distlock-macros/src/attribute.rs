@@ -62,13 +62,13 @@ pub(crate) enum Renew {
 pub(crate) enum Refused {
     Error,
     Skip,
-    Closure(Handler),
+    Closure(Box<Handler>),
 }
 
 pub(crate) enum OnLost {
     Cancel,
     Finish,
-    Closure(Handler),
+    Closure(Box<Handler>),
 }
 
 /// `|PATTERN| BODY`.
@@ -92,7 +92,8 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
         errors.at(error.span(), error);
     }
     // An attribute that could not be read may well have meant to name the key.
-    if !options.was_written("key") && !(options.seen.is_empty() && errors.len() > before) {
+    let unreadable = options.seen.is_empty() && errors.len() > before;
+    if !options.was_written("key") && !unreadable {
         errors.at(
             Span::call_site(),
             "missing option `key`; write `#[distributed_lock(key = \"order:{id}\", ttl = \"5s\")]`",
@@ -368,7 +369,7 @@ fn refused(option: &str, value: Expr, errors: &mut Errors) -> Option<Refused> {
     }
 }
 
-fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Handler> {
+fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Box<Handler>> {
     let problem = if closure.asyncness.is_some() {
         "is pasted into the async function, so `.await` works in it; leave out `async`"
     } else if !matches!(closure.output, ReturnType::Default) {
@@ -381,7 +382,7 @@ fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Ha
         "is a plain closure; write `|err| EXPR`"
     } else {
         let pattern = closure.inputs.into_iter().next()?;
-        return Some(Handler { pattern, body: *closure.body });
+        return Some(Box::new(Handler { pattern, body: *closure.body }));
     };
     errors.on(closure, format!("the closure of `{option}` {problem}"));
     None

@@ -59,13 +59,8 @@ pub(crate) fn nearest<'a>(given: &str, candidates: impl IntoIterator<Item = &'a 
 fn distance(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().collect();
     let b: Vec<char> = b.chars().collect();
-    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for (i, row) in rows.iter_mut().enumerate() {
-        row[0] = i;
-    }
-    for j in 0..=b.len() {
-        rows[0][j] = j;
-    }
+    // The first row and the first column count insertions and removals; the rest is overwritten.
+    let mut rows: Vec<Vec<usize>> = (0..=a.len()).map(|i| (i..=i + b.len()).collect()).collect();
     for i in 1..=a.len() {
         for j in 1..=b.len() {
             let replace = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);

@@ -71,7 +71,7 @@ fn a_function() {
                     ),
                 };
                 let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
-                ::distlock::__private::Locked::new(
+                return ::distlock::__private::Locked::new(
                         __call,
                         __policies,
                         async move {
@@ -80,13 +80,17 @@ fn a_function() {
                             > {
                                 return __output;
                             }
+                            #[allow(
+                                clippy::used_underscore_binding,
+                                reason = "named to be captured"
+                            )]
                             let _ = &_permit;
                             let _ = &user;
                             let _ = &campaign;
                             '__distlock_body: { Ok(user) }
                         },
                     )
-                    .await
+                    .await;
             }
         "#]],
     );
@@ -143,7 +147,7 @@ fn a_lease_and_closures() {
                     __manager,
                     __key,
                 );
-                ::distlock::__private::Locked::new(
+                return ::distlock::__private::Locked::new(
                         __call,
                         __policies,
                         async move {
@@ -157,6 +161,10 @@ fn a_lease_and_closures() {
                                 ::distlock::__private::Opened::Held(__view) => __view,
                                 ::distlock::__private::Opened::Busy(__refusal) => {
                                     let busy = __refusal;
+                                    #[allow(
+                                        clippy::diverging_sub_expression,
+                                        reason = "the closure may diverge"
+                                    )]
                                     let __value: _ = '__distlock_policy: { give(busy, id)? };
                                     #[allow(unreachable_code, reason = "the closure may diverge")]
                                     return __value;
@@ -169,7 +177,7 @@ fn a_lease_and_closures() {
                             '__distlock_body: { id }
                         },
                     )
-                    .await
+                    .await;
             }
         "#]],
     );
@@ -216,7 +224,7 @@ fn a_job() {
                     lost: mine::locks::__private::OnLost::Finish,
                 };
                 let __call = mine::locks::__private::call(__spec, __settings, __manager, __key);
-                mine::locks::__private::Locked::new(
+                return mine::locks::__private::Locked::new(
                         __call,
                         __policies,
                         async move {
@@ -228,7 +236,7 @@ fn a_job() {
                             '__distlock_body: {}
                         },
                     )
-                    .await
+                    .await;
             }
         "#]],
     );
@@ -296,7 +304,7 @@ fn a_method_of_async_trait() {
                         ),
                     };
                     let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
-                    ::distlock::__private::Locked::new(
+                    return ::distlock::__private::Locked::new(
                             __call,
                             __policies,
                             async move {
@@ -313,7 +321,7 @@ fn a_method_of_async_trait() {
                                 }
                             },
                         )
-                        .await
+                        .await;
                 })
             }
         "#]],

@@ -1,0 +1,1 @@
+//! The test of this package stands in `tests`.

@@ -46,3 +46,8 @@ pub use distlock_runtime::{
 pub mod __private {
     pub use distlock_runtime::private::*;
 }
+
+// The examples of the front page are compiled as well.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -9,8 +9,8 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::clock::Moment;
-use crate::error::{Busy, Config, InvalidKey, LockError, Occupant, Reentrant, Unavailable};
+use crate::clock::{Moment, needs_runtime};
+use crate::error::{Busy, InvalidKey, LockError, Occupant, Reentrant, Unavailable};
 use crate::events;
 use crate::gate::{Entry, News, Turn};
 use crate::grant::{BURIAL, Begun, Grant};
@@ -87,9 +87,7 @@ impl Intent {
                 Err(Reentrant::new(self.name.key.clone(), &grant.function).into())
             };
         }
-        if tokio::runtime::Handle::try_current().is_err() {
-            return Err(Config::new("distlock needs a tokio runtime; await the call inside one").into());
-        }
+        needs_runtime()?;
         let budget = Budget::new(&self);
         let turn = self.pass_gate(&budget).await?;
         self.attempt(&budget, turn).await.map(Holding::Own)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::tokio_clock_is_paused;
+use crate::clock::{needs_runtime, tokio_clock_is_paused};
 use crate::error::{Config, LockError};
 use crate::key::{DEFAULT_NAMESPACE, Namespace};
 use crate::manager::LockManager;
@@ -135,7 +135,8 @@ impl Builder {
             Scheme::Memory => return Ok(LockManager::assemble_in_memory(&self, namespace)),
             Scheme::Server(url) => url,
         };
-        if tokio::runtime::Handle::try_current().is_ok() && tokio_clock_is_paused() {
+        needs_runtime()?;
+        if tokio_clock_is_paused() {
             return Err(Config::new("the tokio clock is paused, under which a real server cannot be used; use `LockManager::in_memory()` in tests with `start_paused`").into());
         }
         let store = Arc::new(RedisStore::open(&url, self.connect_timeout)?);

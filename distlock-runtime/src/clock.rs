@@ -7,6 +7,8 @@
 
 use std::time::Duration;
 
+use crate::error::{Config, LockError};
+
 /// A point on one manager's clock, in nanoseconds. Moments of different clocks must not be mixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
@@ -88,6 +90,14 @@ fn system_now() -> Moment {
     use std::time::Instant;
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     Moment(nanos(ORIGIN.get_or_init(Instant::now).elapsed()).saturating_add(1))
+}
+
+/// Refuses to go on where there are no timers: outside of a tokio runtime.
+pub(crate) fn needs_runtime() -> Result<(), LockError> {
+    match tokio::runtime::Handle::try_current() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Config::new("distlock needs a tokio runtime; await the call inside one").into()),
+    }
 }
 
 /// Whether the current runtime's tokio clock stands still, as under `start_paused`. A real server cannot be used under

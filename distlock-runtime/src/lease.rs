@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::needs_runtime;
 use crate::error::{LockError, Lost};
 use crate::grant::Grant;
 use crate::release::{Release, release, release_in_background};
@@ -83,6 +84,7 @@ impl<L> Lease<L> {
     pub async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
         let Grant { inner, .. } = &*self.grant;
         check_ttl("ttl", ttl, inner.defaults.max_ttl)?;
+        needs_runtime()?;
         self.ensure_held()?;
         let sent_at = inner.clock.now();
         let renewal = [self.grant.renewal(ttl)];

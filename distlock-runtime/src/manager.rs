@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::background::Background;
 use crate::builder::Builder;
-use crate::clock::Clock;
+use crate::clock::{Clock, needs_runtime};
 use crate::error::{Closed, Config, LockError, LossCause};
 use crate::gate::Gate;
 use crate::grant::{End, Grant};
@@ -108,7 +108,8 @@ impl LockManager {
     ///
     /// # Cancel safety
     ///
-    /// The manager is closed by the first poll; releases that were begun go on in the background.
+    /// The manager is closed by the first poll; releases that were begun go on in the background. Outside of a tokio
+    /// runtime it does not wait for them.
     pub async fn shutdown(&self, limit: Duration) -> Shutdown {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::Release);
@@ -119,10 +120,12 @@ impl LockManager {
                 inner.background.spawn(give_back(grant, released.clone()));
             }
         }
-        tokio::select! {
-            biased;
-            () = inner.background.idle() => {}
-            () = inner.clock.sleep_until(give_up_at) => {}
+        if needs_runtime().is_ok() {
+            tokio::select! {
+                biased;
+                () = inner.background.idle() => {}
+                () = inner.clock.sleep_until(give_up_at) => {}
+            }
         }
         Shutdown { released: released.load(Ordering::Acquire), left: inner.background.jobs() }
     }

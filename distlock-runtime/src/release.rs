@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::needs_runtime;
 use crate::error::LockError;
 use crate::events;
 use crate::gate::Turn;
@@ -33,6 +34,8 @@ pub(crate) fn release(grant: &Arc<Grant>) -> impl Future<Output = Result<Release
     let unfinished = Unfinished::begin(grant);
     async move {
         let Some(mut unfinished) = unfinished else { return Ok(Release::AlreadyLost) };
+        // Without a runtime to wait in it is the background's from the start.
+        needs_runtime()?;
         let inner = unfinished.grant.inner.clone();
         match inner.store.release(&unfinished.request, Lane::Awaited, inner.response_timeout).await {
             Ok(answer) => {

@@ -81,11 +81,13 @@ impl Watchdog {
         let renew_at = grant.plan.renew_every.map(|interval| sent_at.after(interval));
         let mut state = self.state();
         self.enter(&mut state, Watched { grant: grant.clone(), renew_at });
-        if self.home == Home::Task && !state.running {
+        if self.home == Home::Task
+            && !state.running
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
             state.running = true;
             drop(state);
-            // Acquisition has made sure that a runtime is there.
-            tokio::spawn(self.clone().run());
+            runtime.spawn(self.clone().run());
         }
     }
 

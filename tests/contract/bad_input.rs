@@ -103,13 +103,39 @@ async fn a_real_server_under_a_paused_clock_is_refused_with_advice() {
     assert!(text.contains("paused") && text.contains("in_memory"), "{text}");
 }
 
+/// The first answer of a future that is polled outside of any runtime.
+fn outside<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = std::pin::pin!(future);
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match future.as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}
+
 #[test]
 fn without_a_runtime_there_is_an_error_and_no_panic() {
     let locks = LockManager::in_memory();
-    let mut call = std::pin::pin!(locks.lock("k").acquire());
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    match call.as_mut().poll(&mut cx) {
-        std::task::Poll::Ready(Err(LockError::Config(config))) => assert!(config.to_string().contains("tokio")),
-        other => panic!("{other:?}"),
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (lease, other) = runtime
+        .block_on(async { (locks.lock("a").acquire().await.unwrap(), locks.lock("b").acquire().await.unwrap()) });
+    drop(runtime);
+    let connected = LockManager::connect("redis://127.0.0.1:1");
+    for refused in [
+        outside(locks.lock("k").acquire()).unwrap().map(drop),
+        outside(locks.lock("k").run(async |_| ())).unwrap(),
+        outside(locks.lock("k").around(async {})).unwrap(),
+        outside(connected).unwrap().map(drop),
+        outside(lease.extend(ms(60_000))).unwrap(),
+        outside(lease.release()).unwrap().map(drop),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(&error, LockError::Config(config) if config.to_string().contains("tokio runtime")),
+            "{error:?}"
+        );
     }
+    let shutdown = outside(locks.shutdown(ms(1000))).unwrap();
+    assert_eq!((shutdown.released, shutdown.left), (1, 0));
+    assert!(!other.is_held());
 }

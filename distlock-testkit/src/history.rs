@@ -62,7 +62,7 @@ impl Sub<Duration> for Moment {
     }
 }
 
-/// One thing that happened. `lease` tells the leases of a history apart; it is made by the [`Recorder`].
+/// One thing that happened. `lease` tells the leases of a history apart; it is made by the [`Recorder`](crate::Recorder).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {

@@ -1,7 +1,7 @@
 //! The attribute macro of distlock. Use it through the crate `distlock`, which re-exports it and documents it.
 //!
-//! The stages are parse ([`attribute`], [`template`], [`duration`], [`shape`]), check ([`valid`]) and expand
-//! ([`expand`], the only one that writes code). What stands beside an error is [`fallback`]'s.
+//! The stages are parse (`attribute`, `template`, `duration`, `shape`), check (`valid`) and expand
+//! (`expand`, the only one that writes code). What stands beside an error is `fallback`'s.
 
 mod attribute;
 mod diagnostics;

@@ -93,27 +93,26 @@ async fn hostile(a: &str, b: &str, c: &str) -> Result<String, LockError> {
     Ok(lease.key().to_owned())
 }
 
-/// Separators, escapes, braces, blanks, and the letters that an escape is made of.
-const HOSTILE: [&str; 14] = [":", "%", "{", "}", "-", "a", "3A", "-3A", "%3A", "25", " ", "\n", "é", "\u{3000}"];
+/// Separators, what they are escaped to, and what stands around them in the template.
+const HOSTILE: [&str; 5] = [":", "-3A", "a", "%3A", " "];
 
 #[tokio::test]
 async fn different_arguments_never_share_a_key() {
-    let mut seen = std::collections::HashMap::new();
-    // Every word of the alphabet and every pair of words, and from those a long walk through the triples.
     let mut words: Vec<String> = HOSTILE.iter().map(|word| (*word).to_owned()).collect();
     words.extend(HOSTILE.iter().flat_map(|first| HOSTILE.iter().map(move |second| format!("{first}{second}"))));
-    let mut step = 0_usize;
+    let mut seen = std::collections::HashMap::new();
     locked(async {
-        for _ in 0..12_000 {
-            step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let pick = |shift: u32| words[(step >> shift) % words.len()].clone();
-            let arguments = (pick(20), pick(33), pick(46));
-            let Ok(key) = hostile(&arguments.0, &arguments.1, &arguments.2).await else { continue };
-            if let Some(other) = seen.insert(key.clone(), arguments.clone()) {
-                assert_eq!(other, arguments, "{key:?} is of both");
+        for a in &words {
+            for b in &words {
+                for c in &words {
+                    let Ok(key) = hostile(a, b, c).await else { continue };
+                    if let Some(other) = seen.insert(key.clone(), (a, b, c)) {
+                        panic!("{key:?} is of {other:?} and of {:?}", (a, b, c));
+                    }
+                }
             }
         }
     })
     .await;
-    assert!(seen.len() > 10_000, "only {} keys were made", seen.len());
+    assert!(seen.len() > 20_000, "only {} keys were made", seen.len());
 }

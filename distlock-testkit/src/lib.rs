@@ -29,7 +29,10 @@ compile_error!("`distlock-testkit` freezes and kills servers by signals; use it 
 
 mod binary;
 mod checker;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod error;
+mod fault;
 mod folder;
 mod history;
 mod monitor;
@@ -38,10 +41,14 @@ mod recorder;
 mod resp;
 mod server;
 mod skip;
+mod wire;
 
 pub use binary::{Missing, SERVER_BIN};
 pub use checker::{Report, Violation, check};
+#[cfg(feature = "embedded")]
+pub use embedded::{EmbeddedBuilder, EmbeddedServer, Executed, ServerClock};
 pub use error::{Error, Result};
+pub use fault::{Fault, Injected, Match, Refusal};
 pub use folder::Folder;
 pub use history::{BadLine, Event, Held, History, Moment};
 pub use monitor::{Monitor, Seen};

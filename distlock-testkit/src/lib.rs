@@ -4,6 +4,7 @@
 //!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
 //! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
 //! * [`Recorder`]: which process held which key from when to when, written by many processes into one file.
+//! * [`simulation`]: scenarios under paused time that a seed decides.
 //! * [`check`]: reads such a [`History`] and tells whether the lock ever let two in, or a fencing token fell back.
 //!
 //! ```no_run
@@ -40,6 +41,7 @@ mod reaper;
 mod recorder;
 mod resp;
 mod server;
+pub mod simulation;
 mod skip;
 mod wire;
 

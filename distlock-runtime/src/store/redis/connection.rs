@@ -5,12 +5,13 @@
 //! after several commands in a row without an answer, and a server that refuses connections is asked at most every
 //! [`CONNECT_PAUSE`]. Callers never wait longer than their own limit.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::target::Target;
@@ -33,7 +34,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 enum State {
     Idle { failed: Option<(Instant, StoreError)> },
-    Connecting(watch::Receiver<Option<Result<Live, StoreError>>>),
+    Connecting(Arc<Progress>),
     Connected { live: Live, silent: u32 },
 }
 
@@ -91,15 +92,13 @@ impl Connection {
     }
 
     async fn connect(&self, limit: Duration) -> Result<Live, StoreError> {
-        let mut progress = match self.join_or_start() {
-            Progress::Connected(live) => return Ok(live),
-            Progress::Refused(error) => return Err(error),
-            Progress::Connecting(progress) => progress,
+        let progress = match self.join_or_start() {
+            Step::Connected(live) => return Ok(live),
+            Step::Refused(error) => return Err(error),
+            Step::Connecting(progress) => progress,
         };
-        match timeout(limit, progress.wait_for(Option::is_some)).await {
-            Ok(Ok(result)) => result.clone().unwrap_or_else(|| Err(self.abandoned())),
-            // The runtime that was connecting has ended; the next caller starts anew.
-            Ok(Err(_closed)) => Err(self.abandoned()),
+        match timeout(limit, progress.outcome()).await {
+            Ok(outcome) => outcome,
             Err(_elapsed) => Err(StoreError::new(
                 StoreErrorKind::Unavailable,
                 format!("no connection to {} within {limit:?}", self.address()),
@@ -108,36 +107,37 @@ impl Connection {
     }
 
     /// One task connects for everybody; it is detached, so a caller that gives up does not spoil it for the others.
-    fn join_or_start(&self) -> Progress {
+    fn join_or_start(&self) -> Step {
         let mut state = self.lock();
         match &*state {
-            State::Connected { live, .. } => return Progress::Connected(live.clone()),
-            State::Connecting(progress) => return Progress::Connecting(progress.clone()),
+            State::Connected { live, .. } => return Step::Connected(live.clone()),
+            State::Connecting(progress) => return Step::Connecting(progress.clone()),
             State::Idle { failed: Some((at, error)) } if at.elapsed() < CONNECT_PAUSE => {
-                return Progress::Refused(error.clone());
+                return Step::Refused(error.clone());
             }
-            _ => {}
+            State::Idle { .. } => {}
         }
-        let (sender, progress) = watch::channel(None);
+        let progress = Arc::new(Progress::default());
         *state = State::Connecting(progress.clone());
         drop(state);
         let attempt = Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address() };
-        // The sender goes with the task: if its runtime ends, the receivers see it closed.
+        let abandoned = Abandoned { progress: progress.clone(), address: attempt.address.clone() };
         tokio::spawn(async move {
-            let _ = sender.send(Some(attempt.run().await));
+            let outcome = attempt.run().await;
+            abandoned.progress.settle(outcome);
         });
-        Progress::Connecting(progress)
+        Step::Connecting(progress)
     }
 
     /// Takes the outcome of a finished attempt into the slot.
     fn settle(state: &mut State) {
         let State::Connecting(progress) = state else { return };
-        let outcome = progress.borrow().clone();
+        let outcome = progress.peek();
         match outcome {
             Some(Ok(live)) => *state = State::Connected { live, silent: 0 },
+            // Nobody was refused, so there is nobody to be spared.
+            Some(Err(_)) if progress.abandoned.load(Ordering::Acquire) => *state = State::Idle { failed: None },
             Some(Err(error)) => *state = State::Idle { failed: Some((Instant::now(), error)) },
-            // The runtime that was connecting has ended.
-            None if progress.has_changed().is_err() => *state = State::Idle { failed: None },
             None => {}
         }
     }
@@ -174,13 +174,6 @@ impl Connection {
         state
     }
 
-    fn abandoned(&self) -> StoreError {
-        StoreError::new(
-            StoreErrorKind::Unavailable,
-            format!("the connection to {} was given up while it was made", self.address()),
-        )
-    }
-
     /// Where the server is, without the credentials that the URL may have held.
     pub(crate) fn address(&self) -> String {
         self.target.address()
@@ -190,10 +183,62 @@ impl Connection {
 /// Longer than any wait, and short enough to be added to a moment.
 const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
-enum Progress {
+/// What a caller without a connection finds.
+enum Step {
     Connected(Live),
     Refused(StoreError),
-    Connecting(watch::Receiver<Option<Result<Live, StoreError>>>),
+    Connecting(Arc<Progress>),
+}
+
+/// A connection attempt that several callers wait for, woken in the order in which they came.
+#[derive(Debug, Default)]
+struct Progress {
+    outcome: Mutex<Option<Result<Live, StoreError>>>,
+    /// The attempt did not end by itself.
+    abandoned: AtomicBool,
+    settled: Notify,
+}
+
+impl Progress {
+    /// The first outcome counts.
+    fn settle(&self, outcome: Result<Live, StoreError>) {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(outcome);
+        self.settled.notify_waiters();
+    }
+
+    fn peek(&self) -> Option<Result<Live, StoreError>> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn outcome(&self) -> Result<Live, StoreError> {
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            // Listen first, then look: an outcome in between is not missed.
+            settled.as_mut().enable();
+            if let Some(outcome) = self.peek() {
+                return outcome;
+            }
+            settled.await;
+        }
+    }
+}
+
+/// Goes with the task that connects: if its runtime ends first, those who wait are told, and the next caller starts anew.
+struct Abandoned {
+    progress: Arc<Progress>,
+    address: String,
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if self.progress.peek().is_some() {
+            return;
+        }
+        self.progress.abandoned.store(true, Ordering::Release);
+        let text = format!("the connection to {} was given up while it was made", self.address);
+        self.progress.settle(Err(StoreError::new(StoreErrorKind::Unavailable, text)));
+    }
 }
 
 struct Attempt {

@@ -9,6 +9,7 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use crate::background::Counted;
 use crate::clock::{Moment, needs_runtime};
 use crate::error::{Busy, InvalidKey, LockError, Occupant, Reentrant, Unavailable};
 use crate::events;
@@ -17,6 +18,7 @@ use crate::grant::{BURIAL, Begun, Grant};
 use crate::held;
 use crate::key::LockName;
 use crate::manager::{Inner, LockManager};
+use crate::release::release_in_background;
 use crate::settings::{Plan, Settings};
 use crate::store::{Acquire, Acquired, Release, StoreError, StoreErrorKind, Token};
 
@@ -80,7 +82,7 @@ impl Intent {
     /// Dropped at any point, it leaves no key behind: what may have been sent is taken back in the background.
     pub(crate) async fn acquire(self) -> Result<Holding, LockError> {
         self.inner.open()?;
-        if let Some(grant) = held::find(&self.inner, &self.name) {
+        if let Some(grant) = held::find(&self.inner, &self.name).filter(|grant| grant.is_held()) {
             return if self.plan.reentrant {
                 Ok(Holding::Shared(grant))
             } else {
@@ -99,30 +101,36 @@ impl Intent {
         if self.plan.wait == Some(Duration::ZERO) {
             return match gate.try_enter(&self.name.wire) {
                 Ok(turn) => Ok(Some(turn)),
-                Err(News::HeldHere(grant)) if grant.upgrade().is_some_and(|grant| grant.is_held()) => {
+                Err((News::HeldHere(grant), _)) if grant.upgrade().is_some_and(|grant| grant.is_held()) => {
                     Err(self.busy(held_here(&grant), budget))
                 }
-                // It is being released, or nothing is known for sure: only the server can tell.
-                Err(_) => Ok(None),
+                Err((News::HeldElsewhere(occupant), _)) => Err(self.busy(occupant, budget)),
+                Err((News::Failing(error), _)) => Err(error),
+                // Whoever waits for the turn comes first.
+                Err((News::HeldHere(_), true) | (News::Passed, _)) => Err(self.busy(Occupant::default(), budget)),
+                // It is being released, or nothing is known yet: only the server can tell.
+                Err((News::HeldHere(_), false) | (News::Asking, _)) => Ok(None),
             };
         }
         match gate.enter(&self.name.wire) {
             Entry::Turn(turn) => Ok(Some(turn)),
-            Entry::Queued(turn) => match budget.bound(turn).await {
-                Some(Ok(turn)) => Ok(Some(turn)),
-                // The sender is only dropped with the gate itself.
-                Some(Err(_)) => Ok(None),
-                None => Err(match gate.news(&self.name.wire) {
-                    News::Failing(error) => error,
-                    News::Asking => {
-                        Unavailable::new("another task of this process asked for the same key and had no answer either")
-                            .into()
-                    }
-                    News::HeldHere(grant) => self.busy(held_here(&grant), budget),
-                    News::HeldElsewhere(occupant) => self.busy(occupant, budget),
-                    News::Passed => self.busy(Occupant::default(), budget),
-                }),
-            },
+            Entry::Queued(turn) => {
+                match budget.bound(turn, || matches!(gate.news(&self.name.wire), News::Asking)).await {
+                    Some(Ok(turn)) => Ok(Some(turn)),
+                    // The sender is only dropped with the gate itself.
+                    Some(Err(_)) => Ok(None),
+                    None => Err(match gate.news(&self.name.wire) {
+                        News::Failing(error) => error,
+                        News::Asking => Unavailable::new(
+                            "another task of this process asked for the same key and had no answer either",
+                        )
+                        .into(),
+                        News::HeldHere(grant) => self.busy(held_here(&grant), budget),
+                        News::HeldElsewhere(occupant) => self.busy(occupant, budget),
+                        News::Passed => self.busy(Occupant::default(), budget),
+                    }),
+                }
+            }
         }
     }
 
@@ -138,18 +146,18 @@ impl Intent {
             match attempt.send(budget.command_limit()).await {
                 Ok(Acquired::Granted { fencing_token }) => {
                     if let Some(begun) = attempt.into_lease(fencing_token, sent_at) {
-                        let grant = Grant::new(begun, turn);
-                        self.inner.watchdog.watch(&grant, sent_at);
-                        return Ok(grant);
+                        return self.begin(Grant::new(begun, turn), sent_at);
                     }
                     let late = LockError::from(Unavailable::new(
                         "the reply that granted the lock came so late that little of the lease was left; the key was given back",
                     ));
-                    if budget.spent() {
+                    if budget.one_try || budget.nearly_spent() {
                         return Err(late);
                     }
+                    events::waiting_through_outage(&self.name.key, &late);
                     tell(&turn, News::Failing(late));
                     attempt = Attempt::new(self);
+                    self.rest(&mut pause, budget).await;
                 }
                 Ok(Acquired::Held(occupant)) => {
                     (resent, pause) = (false, OUTAGE_PAUSE.start);
@@ -160,7 +168,11 @@ impl Intent {
                         occupant.retry_after.map_or(Duration::MAX, |left| left.saturating_add(AFTER_EXPIRY));
                     tell(&turn, News::HeldElsewhere(occupant.clone()));
                     last_seen = Some(occupant);
-                    self.inner.store.wake_up(&self.name, expires_in.min(budget.left())).await;
+                    tokio::select! {
+                        biased;
+                        () = self.inner.closing() => {}
+                        () = self.inner.store.wake_up(&self.name, expires_in.min(budget.left())) => {}
+                    }
                 }
                 // Only a token that was given up is buried; a new one starts afresh.
                 Ok(Acquired::Dead) => attempt = Attempt::new(self),
@@ -171,7 +183,7 @@ impl Intent {
                     return Err(self.busy(last_seen.unwrap_or_default(), budget));
                 }
                 // The first command after a broken connection fails, the next one finds a new connection.
-                Err(_) if !resent && !budget.nearly_spent() => resent = true,
+                Err(_) if !resent && !budget.nearly_spent() => (resent, last_seen) = (true, None),
                 Err(error) => {
                     let error = LockError::from(error);
                     if budget.one_try || budget.nearly_spent() {
@@ -179,14 +191,35 @@ impl Intent {
                     }
                     events::waiting_through_outage(&self.name.key, &error);
                     tell(&turn, News::Failing(error));
+                    last_seen = None;
                     // What was sent is compensated for, so its token is dead.
                     attempt = Attempt::new(self);
-                    let rest = pause.mul_f64(0.5 + fastrand::f64() / 2.0).min(budget.left());
-                    self.inner.clock.sleep_until(self.inner.clock.now().after(rest)).await;
-                    pause = (pause * 2).min(OUTAGE_PAUSE.end);
+                    self.rest(&mut pause, budget).await;
                 }
             }
         }
+    }
+
+    /// Puts a fresh lease under the watchdog's eyes, unless the manager was shut down in the meantime: a shutdown ends the
+    /// leases that it finds there, and this one it may not have found.
+    fn begin(&self, grant: Arc<Grant>, sent_at: Moment) -> Result<Arc<Grant>, LockError> {
+        self.inner.watchdog.watch(&grant, sent_at);
+        if let Err(closed) = self.inner.open() {
+            release_in_background(&grant);
+            return Err(closed);
+        }
+        Ok(grant)
+    }
+
+    /// The pause between two tries while the server cannot be asked.
+    async fn rest(&self, pause: &mut Duration, budget: &Budget<'_>) {
+        let rest = pause.mul_f64(0.5 + fastrand::f64() / 2.0).min(budget.left());
+        tokio::select! {
+            biased;
+            () = self.inner.closing() => {}
+            () = self.inner.clock.sleep_until(self.inner.clock.now().after(rest)) => {}
+        }
+        *pause = (*pause * 2).min(OUTAGE_PAUSE.end);
     }
 
     fn busy(&self, occupant: Occupant, budget: &Budget<'_>) -> LockError {
@@ -243,12 +276,21 @@ impl<'a> Budget<'a> {
         if self.one_try { limit.saturating_sub(self.used()) } else { limit.min(self.left().max(LAST_LOOK)) }
     }
 
-    /// `future`, unless the budget ends first.
-    async fn bound<F: Future>(&self, future: F) -> Option<F::Output> {
+    /// `future`, unless the budget ends first; a little longer if then nothing is known yet.
+    async fn bound<F: Future>(&self, future: F, nothing_known: impl Fn() -> bool) -> Option<F::Output> {
+        tokio::pin!(future);
         tokio::select! {
             biased;
-            output = future => Some(output),
-            () = self.inner.clock.sleep_until(self.ends_at) => None,
+            output = &mut future => return Some(output),
+            () = self.inner.clock.sleep_until(self.ends_at) => {}
+        }
+        if !nothing_known() {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            output = &mut future => Some(output),
+            () = self.inner.clock.sleep_until(self.ends_at.after(LAST_LOOK)) => None,
         }
     }
 }
@@ -260,6 +302,8 @@ struct Attempt<'a> {
     /// How many commands left without an answer so far.
     unanswered: u32,
     granted: bool,
+    /// While the server may know the token, a shutdown waits for what becomes of it.
+    counted: Option<Counted>,
 }
 
 impl<'a> Attempt<'a> {
@@ -271,17 +315,21 @@ impl<'a> Attempt<'a> {
             expiry: intent.inner.defaults.expiry(intent.plan.ttl),
             holder: holder.into(),
         };
-        Self { intent, request, unanswered: 0, granted: false }
+        Self { intent, request, unanswered: 0, granted: false, counted: None }
     }
 
     async fn send(&mut self, limit: Duration) -> Result<Acquired, StoreError> {
         // Counted before the send: a future dropped while it waits has an unanswered command.
         self.unanswered += 1;
+        self.counted.get_or_insert_with(|| self.intent.inner.background.count());
         let answer = self.intent.inner.store.acquire(&self.request, limit).await;
         if !answer.as_ref().is_err_and(|error| error.unanswered) {
             self.unanswered -= 1;
         }
         self.granted = matches!(answer, Ok(Acquired::Granted { .. }));
+        if !self.granted && self.unanswered == 0 {
+            self.counted = None;
+        }
         answer
     }
 
@@ -315,7 +363,7 @@ impl Drop for Attempt<'_> {
         if !self.granted && self.unanswered == 0 {
             return;
         }
-        let ttl = self.intent.plan.ttl;
+        let ttl = self.intent.inner.defaults.expiry(self.intent.plan.ttl);
         let request = Release {
             name: self.request.name.clone(),
             token: self.request.token,

@@ -5,19 +5,16 @@
 //! task. The in-memory store answers at once, so its work is done on the spot.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Waker};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use crate::error::{LockError, Unavailable};
+use crate::events;
 use crate::watchdog::Watchdog;
-
-/// How long the thread outlives its manager to finish releases.
-const LINGER: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Background {
@@ -56,10 +53,9 @@ impl Background {
             .build()
             .map_err(|error| Unavailable::new(format!("the watchdog's runtime cannot be built: {error}")))?;
         let handle = runtime.handle().clone();
-        let idle = jobs.subscribe();
         std::thread::Builder::new()
             .name("distlock".into())
-            .spawn(move || runtime.block_on(serve(watchdog, manager_gone, idle)))
+            .spawn(move || runtime.block_on(serve(watchdog, manager_gone)))
             .map_err(|error| Unavailable::new(format!("the watchdog's thread cannot be started: {error}")))?;
         Ok(Self { place: Place::Runtime { runtime: handle, _alive: Some(alive) }, jobs })
     }
@@ -68,7 +64,7 @@ impl Background {
     ///
     /// The first step is done here and now, so that what it sends stands before whatever the caller sends next.
     pub(crate) fn spawn(&self, job: impl Future<Output = ()> + Send + 'static) {
-        let counted = Counted::new(self.jobs.clone());
+        let counted = self.count();
         let mut job = Box::pin(async move {
             job.await;
             drop(counted);
@@ -83,13 +79,19 @@ impl Background {
                 }
             }
             Place::OnTheSpot => {
-                if !poll_once(job.as_mut())
-                    && let Ok(runtime) = current
-                {
-                    runtime.spawn(job);
+                if !poll_once(job.as_mut()) {
+                    match current {
+                        Ok(runtime) => drop(runtime.spawn(job)),
+                        Err(_) => events::background_job_dropped(),
+                    }
                 }
             }
         }
+    }
+
+    /// Counts as a job until it is dropped: work that somebody awaits for now, and that would become a job.
+    pub(crate) fn count(&self) -> Counted {
+        Counted::new(self.jobs.clone())
     }
 
     /// Completes when no job is under way.
@@ -103,19 +105,20 @@ impl Background {
     }
 }
 
-/// What the thread does: the watchdog, and whatever jobs come, until the manager has gone.
-async fn serve(watchdog: Arc<Watchdog>, manager_gone: oneshot::Receiver<()>, mut jobs: watch::Receiver<usize>) {
+/// What the thread does: the watchdog, and whatever jobs come, until the manager has gone. A job keeps the manager, so the
+/// last of them is done by then.
+async fn serve(watchdog: Arc<Watchdog>, manager_gone: oneshot::Receiver<()>) {
     let guard = tokio::spawn(async move {
         // A panic in the loop would be a fault of ours; leases must be renewed all the same.
         while tokio::spawn(watchdog.clone().run()).await.is_err() {}
     });
     let _ = manager_gone.await;
-    let _ = tokio::time::timeout(LINGER, jobs.wait_for(|jobs| *jobs == 0)).await;
     guard.abort();
 }
 
 /// Counts one job for as long as it lives, also when its task is dropped.
-struct Counted(Arc<watch::Sender<usize>>);
+#[derive(Debug)]
+pub(crate) struct Counted(Arc<watch::Sender<usize>>);
 
 impl Counted {
     fn new(jobs: Arc<watch::Sender<usize>>) -> Self {
@@ -137,6 +140,8 @@ fn is_done_by_one_step(runtime: &Handle, job: Pin<&mut impl Future<Output = ()>>
 }
 
 /// Whether one poll was enough.
+///
+/// Outside of the budget that tokio gives the caller's task: a task that has spent it would otherwise send nothing.
 fn poll_once(job: Pin<&mut impl Future<Output = ()>>) -> bool {
-    job.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    pin!(tokio::task::unconstrained(job)).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }

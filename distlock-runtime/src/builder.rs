@@ -1,5 +1,6 @@
 //! Settings of a manager, and the reading of the URL that says which lock service to use.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const MAX_DRIFT: f64 = 0.5;
 const LONGEST_MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 
 /// Settings of a [`LockManager`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use]
 pub struct Builder {
     url: Option<String>,
@@ -57,6 +58,16 @@ impl Default for Builder {
     }
 }
 
+impl fmt::Debug for Builder {
+    /// Without the URL, which may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("namespace", &self.namespace)
+            .field("defaults", &self.defaults)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Builder {
     /// Where the lock server is; see [`LockManager::connect`].
     pub fn url(mut self, url: impl Into<String>) -> Self {
@@ -64,7 +75,8 @@ impl Builder {
         self
     }
 
-    /// Prefix of every key on the server. Default `distlock`.
+    /// Prefix of every key on the server. Default `distlock`. A namespace that goes on with `:` may name the same keys as
+    /// a shorter one (`a` with key `b:c`, `a:b` with key `c`); do not use both on one server.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self
@@ -107,7 +119,8 @@ impl Builder {
         self
     }
 
-    /// How much longer than the lease the server keeps the key of a crashed holder. Default zero.
+    /// How much longer than the lease the key stays taken when the lease is not given back in time: after a crash, and
+    /// after a loss by the deadline. Default zero.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.defaults.grace = grace;
         self
@@ -146,7 +159,7 @@ impl Builder {
         #[cfg(feature = "testing")]
         if let Some(streams) = self.streams.clone() {
             needs_runtime()?;
-            let store = Arc::new(RedisStore::on(Target::Streams(streams), self.connect_timeout));
+            let store = Arc::new(RedisStore::on(Target::Streams(streams), self.connect_timeout, self.response_timeout));
             if !self.lazy {
                 store.ready(self.connect_timeout).await?;
             }
@@ -166,7 +179,7 @@ impl Builder {
         if tokio_clock_is_paused() {
             return Err(Config::new("the tokio clock is paused, under which a real server cannot be used; use `LockManager::in_memory()` in tests with `start_paused`").into());
         }
-        let store = Arc::new(RedisStore::open(&url, self.connect_timeout)?);
+        let store = Arc::new(RedisStore::open(&url, self.connect_timeout, self.response_timeout)?);
         if !self.lazy {
             store.ready(self.connect_timeout).await?;
         }
@@ -225,11 +238,17 @@ fn scheme(url: &str) -> Result<Scheme, LockError> {
     let Some((scheme, _)) = url.split_once("://") else {
         return Ok(Scheme::Server(format!("redis://{url}")));
     };
-    match scheme {
-        "redis" | "unix" | "redis+unix" => Ok(Scheme::Server(url.to_owned())),
-        "rediss" => Err(not_in_this_build("rediss://", "TLS (feature `tls-rustls`)")),
-        "redis+cluster" => Err(not_in_this_build("redis+cluster://", "Redis Cluster (feature `cluster`)")),
-        "redis+sentinel" => Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)")),
+    let rest = &url[scheme.len()..];
+    match scheme.to_ascii_lowercase().as_str() {
+        "redis" | "valkey" => Ok(Scheme::Server(format!("redis{rest}"))),
+        "unix" | "redis+unix" | "valkey+unix" => Ok(Scheme::Server(format!("unix{rest}"))),
+        "rediss" | "valkeys" => Err(not_in_this_build("rediss://", "TLS (feature `tls-rustls`)")),
+        "redis+cluster" | "redis-cluster" | "cluster" => {
+            Err(not_in_this_build("redis+cluster://", "Redis Cluster (feature `cluster`)"))
+        }
+        "redis+sentinel" | "redis-sentinel" | "sentinel" => {
+            Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)"))
+        }
         _ => {
             Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `unix:///path` or `memory:`")
                 .into())

@@ -63,17 +63,28 @@ impl Clock {
         }
     }
 
-    /// Completes at `at` or a little later. Tokio's timers do not count suspend, so the clock is read again after each.
+    /// Completes at `at` or a little later. Tokio's timers do not count suspend, so on the system's clock it looks again
+    /// every [`LOOK_AGAIN`]: that late at most is a machine that wakes up told what it has slept through.
     pub(crate) async fn sleep_until(&self, at: Moment) {
+        if at == Moment::NEVER {
+            return std::future::pending().await;
+        }
         loop {
             let left = at.since(self.now());
             if left.is_zero() {
                 return;
             }
-            tokio::time::sleep(left).await;
+            tokio::time::sleep(match self {
+                Self::System => left.min(LOOK_AGAIN),
+                Self::Tokio(_) => left,
+            })
+            .await;
         }
     }
 }
+
+/// The longest that a sleep on the system's clock goes without looking at it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(target_os = "linux")]
 fn system_now() -> Moment {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 /// Why a locked call did not run, or did not run to its end.
 ///
 /// *Busy* means that somebody holds the key, and nothing else: an outage is [`Unavailable`], however long the wait.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum LockError {
     /// Somebody else holds the key and the wait is over.
@@ -58,31 +58,61 @@ impl LockError {
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy(it) => it.fmt(f),
-            Self::Lost(it) => it.fmt(f),
-            Self::Unavailable(it) => it.fmt(f),
-            Self::NoQuorum(it) => it.fmt(f),
-            Self::Reentrant(it) => it.fmt(f),
-            Self::InvalidKey(it) => it.fmt(f),
-            Self::Permission(it) => it.fmt(f),
-            Self::Config(it) => it.fmt(f),
-            Self::NotConfigured(it) => it.fmt(f),
-            Self::Closed(it) => it.fmt(f),
+            Self::Busy(it) => fmt::Display::fmt(it, f),
+            Self::Lost(it) => fmt::Display::fmt(it, f),
+            Self::Unavailable(it) => fmt::Display::fmt(it, f),
+            Self::NoQuorum(it) => fmt::Display::fmt(it, f),
+            Self::Reentrant(it) => fmt::Display::fmt(it, f),
+            Self::InvalidKey(it) => fmt::Display::fmt(it, f),
+            Self::Permission(it) => fmt::Display::fmt(it, f),
+            Self::Config(it) => fmt::Display::fmt(it, f),
+            Self::NotConfigured(it) => fmt::Display::fmt(it, f),
+            Self::Closed(it) => fmt::Display::fmt(it, f),
+        }
+    }
+}
+
+impl fmt::Debug for LockError {
+    /// The variant and its text: what `unwrap` and a `main` that returns the error print must say what to do as well.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Busy(it) => fmt::Debug::fmt(it, f),
+            Self::Lost(it) => fmt::Debug::fmt(it, f),
+            Self::Unavailable(it) => fmt::Debug::fmt(it, f),
+            Self::NoQuorum(it) => fmt::Debug::fmt(it, f),
+            Self::Reentrant(it) => fmt::Debug::fmt(it, f),
+            Self::InvalidKey(it) => fmt::Debug::fmt(it, f),
+            Self::Permission(it) => fmt::Debug::fmt(it, f),
+            Self::Config(it) => fmt::Debug::fmt(it, f),
+            Self::NotConfigured(it) => fmt::Debug::fmt(it, f),
+            Self::Closed(it) => fmt::Debug::fmt(it, f),
         }
     }
 }
 
 impl std::error::Error for LockError {}
 
+/// `Name: text`, for a payload that has a text.
+macro_rules! debug_as_text {
+    ($name:ident) => {
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), ": {}"), self)
+            }
+        }
+    };
+}
+
 /// Declares the shared struct behind a variant: `Name(Arc<NameFacts>)`, cheap to clone, with `From` into [`LockError`].
 macro_rules! payload {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty),* $(,)? } as $facts:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Debug)]
+        #[derive(Clone)]
         #[non_exhaustive]
         pub struct $name(Arc<$facts>);
 
-        #[derive(Debug)]
+        debug_as_text!($name);
+
         struct $facts { $($field: $ty),* }
 
         impl From<$name> for LockError {
@@ -421,9 +451,11 @@ impl fmt::Display for Config {
 }
 
 /// No lock manager was given. See [`LockError::NotConfigured`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct NotConfigured {}
+
+debug_as_text!(NotConfigured);
 
 impl From<NotConfigured> for LockError {
     fn from(payload: NotConfigured) -> Self {
@@ -435,14 +467,16 @@ impl std::error::Error for NotConfigured {}
 
 impl fmt::Display for NotConfigured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no lock manager is set; write `distlock::init(LockManager::connect(\"redis://127.0.0.1:6379\").await?)?` at start-up, or `manager = ...` on the attribute, or `distlock::scope(manager, future)` in a test")
+        f.write_str("no lock manager is set; write `distlock::init(LockManager::connect(\"redis://127.0.0.1:6379\").await?)?` at start-up, or `manager = ...` on the attribute, or `distlock::scope(manager, future)` in a test; a scope does not cover tasks spawned inside it: wrap them in `distlock::scope(distlock::current()?, task)`")
     }
 }
 
 /// The lock manager was shut down. See [`LockError::Closed`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Closed {}
+
+debug_as_text!(Closed);
 
 impl From<Closed> for LockError {
     fn from(payload: Closed) -> Self {

@@ -23,7 +23,7 @@ pub(crate) fn lost(lost: &Lost) {
 
 /// A release or compensation was not answered and goes on in the background.
 pub(crate) fn release_unanswered(key: &str, error: &dyn fmt::Display) {
-    emit!(warn, key, %error, "release not answered yet, going on in the background");
+    emit!(debug, key, %error, "release not answered yet, going on in the background");
     let _ = (key, error);
 }
 
@@ -34,9 +34,9 @@ pub(crate) fn release_given_up(key: &str, error: &dyn fmt::Display) {
 }
 
 /// A renewal got no usable answer and will be tried again.
-pub(crate) fn renewal_failed(keys: usize, error: &dyn fmt::Display) {
-    emit!(warn, keys, %error, "renewal without an answer, trying again");
-    let _ = (keys, error);
+pub(crate) fn renewal_failed(key: &str, keys: usize, error: &dyn fmt::Display) {
+    emit!(warn, key, keys, %error, "renewal without an answer, trying again");
+    let _ = (key, keys, error);
 }
 
 /// The watchdog came late: its runtime was blocked, or the machine is overloaded.
@@ -59,4 +59,9 @@ pub(crate) fn skipped(function: &str, error: &LockError) {
 pub(crate) fn waiting_through_outage(key: &str, error: &LockError) {
     emit!(debug, key, %error, "lock server cannot be asked, waiting on");
     let _ = (key, error);
+}
+
+/// Work in the background was dropped: it could not be finished on the spot, and no runtime was there to finish it.
+pub(crate) fn background_job_dropped() {
+    emit!(warn, "work in the background was dropped outside of a runtime; a key may stand until its ttl");
 }

@@ -68,14 +68,17 @@ impl Gate {
         }
     }
 
-    /// Takes the turn only if nobody is there; otherwise says what is known.
-    pub(crate) fn try_enter(self: &Arc<Self>, key: &Arc<str>) -> Result<Turn, News> {
+    /// Takes the turn only if nobody is there; otherwise says what is known, and whether others wait for the turn.
+    pub(crate) fn try_enter(self: &Arc<Self>, key: &Arc<str>) -> Result<Turn, (News, bool)> {
         match self.keys().entry(key.clone()) {
             Slot::Vacant(slot) => {
                 slot.insert(Queue { waiting: VecDeque::new(), news: News::default() });
                 Ok(Turn { gate: Some(self.clone()), key: key.clone() })
             }
-            Slot::Occupied(slot) => Err(slot.get().news.clone()),
+            Slot::Occupied(slot) => {
+                let Queue { waiting, news } = slot.get();
+                Err((news.clone(), waiting.iter().any(|waiter| !waiter.is_closed())))
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 //! meets in [`Grant::end`], so a lease ends once, for one reason, and everybody hears of it.
 
 use std::borrow::Cow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, SystemTime};
@@ -23,6 +23,9 @@ use crate::store::{Release, Renewal, Renewed, Token};
 /// For how long a token is buried at least: the longest that a copy of its acquisition is expected to be under way in a
 /// frozen server or a stalled network.
 pub(crate) const BURIAL: Duration = Duration::from_secs(60);
+
+/// How many wakers of bodies are kept: a holder's, and those of some re-entrant calls.
+const MOST_WAKERS: usize = 16;
 
 /// One lease, shared by its holder, its handles and the watchdog.
 #[derive(Debug)]
@@ -44,8 +47,12 @@ pub(crate) struct Grant {
     /// Up to when the lease is valid; `PAST` once it has ended. Read before each poll of the body, so it stands outside
     /// of the mutex. Written only under it.
     deadline: AtomicU64,
-    /// The body is being polled right now.
-    polling: AtomicBool,
+    /// How long the key may live on the server from the last command that prolonged it, in nanoseconds.
+    life: AtomicU64,
+    /// How many bodies, one inside the other, are being polled right now.
+    polling: AtomicUsize,
+    /// Told when no body is being polled any more.
+    at_rest: Notify,
     state: Mutex<State>,
     /// Told when the lease is lost.
     lost: Notify,
@@ -54,8 +61,8 @@ pub(crate) struct Grant {
 #[derive(Debug)]
 struct State {
     phase: Phase,
-    /// The task that polls the body.
-    body: Option<Waker>,
+    /// Who polls a body under this lease: its holder, and re-entrant calls inside.
+    bodies: Vec<Waker>,
     /// The process's turn at the gate, given up with the lease.
     turn: Option<Turn>,
 }
@@ -107,8 +114,10 @@ impl Grant {
                 ends_at,
                 bury,
                 deadline: AtomicU64::new(deadline.min(ends_at).to_nanos()),
-                polling: AtomicBool::new(false),
-                state: Mutex::new(State { phase: Phase::Held, body: None, turn }),
+                life: AtomicU64::new(0),
+                polling: AtomicUsize::new(0),
+                at_rest: Notify::new(),
+                state: Mutex::new(State { phase: Phase::Held, bodies: Vec::new(), turn }),
                 lost: Notify::new(),
             }
         })
@@ -164,20 +173,26 @@ impl Grant {
         self.deadline.store(Moment::PAST.to_nanos(), Ordering::Release);
         let End::ByLoss(cause) = end else {
             state.phase = Phase::Released;
+            state.bodies.clear();
             drop(state);
             self.inner.watchdog.forget(self);
             return true;
         };
         let lost = Lost::new(self.name.key.clone(), self.held_for(), cause);
         state.phase = Phase::Lost(lost.clone());
-        let (body, turn) = (state.body.take(), state.turn.take());
+        let (bodies, turn) = (std::mem::take(&mut state.bodies), state.turn.take());
         drop(state);
         self.inner.watchdog.forget(self);
         if matches!(cause, LossCause::Expired | LossCause::MaxHold) {
-            self.inner.release_in_background(self.release_request(), self.plan.ttl, None);
+            let mut request = self.release_request();
+            let grace = self.inner.defaults.grace;
+            if cause == LossCause::Expired && !grace.is_zero() {
+                request.keep = request.keep.max(Some(grace));
+            }
+            self.inner.release_in_background(request, self.longest_life(), None);
         }
         drop(turn);
-        if let Some(body) = body {
+        for body in bodies {
             body.wake();
         }
         self.lost.notify_waiters();
@@ -230,6 +245,7 @@ impl Grant {
 
     /// Completes when the lease is lost; never after a release.
     pub(crate) async fn lost(&self) -> Lost {
+        self.inner.watchdog.keep_running();
         loop {
             let told = self.lost.notified();
             tokio::pin!(told);
@@ -250,32 +266,55 @@ impl Grant {
         }
     }
 
-    /// Has the loss wake `waker`, which polls the body.
+    /// Has the loss wake `waker`, which polls a body.
     pub(crate) fn wake_on_loss(&self, waker: &Waker) {
         let mut state = self.state();
-        match &mut state.body {
-            Some(known) if known.will_wake(waker) => {}
-            body => *body = Some(waker.clone()),
+        if !state.bodies.iter().any(|known| known.will_wake(waker)) {
+            // Wakers of steps that are over are woken for nothing at the worst; the newest ones are those that count.
+            if state.bodies.len() == MOST_WAKERS {
+                state.bodies.remove(0);
+            }
+            state.bodies.push(waker.clone());
         }
     }
 
-    /// Marks the body as running until the guard is dropped.
+    /// Counts a step of the body until the guard is dropped.
     pub(crate) fn poll_body(&self) -> impl Drop + '_ {
-        struct Polling<'a>(&'a AtomicBool);
+        struct Polling<'a>(&'a Grant);
         impl Drop for Polling<'_> {
             fn drop(&mut self) {
-                self.0.store(false, Ordering::Release);
+                if self.0.polling.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    self.0.at_rest.notify_waiters();
+                }
             }
         }
-        self.polling.store(true, Ordering::Release);
-        Polling(&self.polling)
+        self.polling.fetch_add(1, Ordering::AcqRel);
+        Polling(self)
     }
 
     /// Completes when no step of the body is running.
     pub(crate) async fn body_at_rest(&self) {
-        while self.polling.load(Ordering::Acquire) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        loop {
+            let at_rest = self.at_rest.notified();
+            tokio::pin!(at_rest);
+            // Listen first, then look: a step that ends in between is not missed.
+            at_rest.as_mut().enable();
+            if self.polling.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            at_rest.await;
         }
+    }
+
+    /// Notes that a command with this ttl leaves: from now on the key may live that long, answered or not.
+    pub(crate) fn may_live_for(&self, ttl: Duration) {
+        let life = self.inner.defaults.expiry(ttl);
+        self.life.fetch_max(u64::try_from(life.as_nanos()).unwrap_or(u64::MAX), Ordering::AcqRel);
+    }
+
+    /// The longest that the key may still be on the server if nobody touches it.
+    pub(crate) fn longest_life(&self) -> Duration {
+        Duration::from_nanos(self.life.load(Ordering::Acquire)).max(self.inner.defaults.expiry(self.plan.ttl))
     }
 
     pub(crate) fn held_for(&self) -> Duration {
@@ -294,7 +333,7 @@ impl Grant {
             name: self.name.clone(),
             token: self.token,
             keep: rest,
-            bury: self.bury.then(|| self.plan.ttl.max(BURIAL)),
+            bury: self.bury.then(|| self.longest_life().max(BURIAL)),
         }
     }
 

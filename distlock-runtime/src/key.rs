@@ -103,6 +103,9 @@ impl LockName {
         if key.trim().is_empty() {
             return Err(InvalidKey::new(key, "it is empty; a lock needs a name").into());
         }
+        if key.chars().any(char::is_control) {
+            return Err(InvalidKey::new(key, "it has a control character; escape it, or leave it out").into());
+        }
         let full = format!("{namespace}:{key}");
         let wire = if full.len() > MAX_NAME { shortened(&full) } else { full };
         if hash_tag(&wire).is_none() && wire.contains('}') {

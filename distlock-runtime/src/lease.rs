@@ -10,12 +10,13 @@ use crate::error::{LockError, Lost};
 use crate::grant::Grant;
 use crate::release::{Release, release, release_in_background};
 use crate::settings::check_ttl;
+use crate::store::Lane;
 
 /// Proof that a lock is held, until it is lost, released or dropped.
 ///
 /// The watchdog renews it. Dropping it releases the key in the background, wherever that happens. `L` says which
 /// declaration it is a lease on; `()` for a plain key.
-#[must_use = "a lease that is dropped is released"]
+#[must_use = "a lease that is dropped is released; write `let _lease = ...` (not `let _ = ...`), or use `run`"]
 pub struct Lease<L = ()> {
     grant: Arc<Grant>,
     /// A view, as the body of a locked call has it, releases nothing.
@@ -87,8 +88,9 @@ impl<L> Lease<L> {
         needs_runtime()?;
         self.ensure_held()?;
         let sent_at = inner.clock.now();
+        self.grant.may_live_for(ttl);
         let renewal = [self.grant.renewal(ttl)];
-        let answers = inner.store.renew(&renewal, inner.response_timeout).await?;
+        let answers = inner.store.renew(&renewal, Lane::Awaited, inner.response_timeout).await?;
         for answer in answers {
             self.grant.renewed(answer, sent_at, ttl);
         }

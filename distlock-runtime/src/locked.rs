@@ -188,11 +188,9 @@ impl Hold {
     ) -> Poll<Result<F::Output, Lost>> {
         let Some(body) = body.as_pin_mut() else { return Poll::Pending };
         let grant = self.0.grant();
+        grant.inner.watchdog.keep_running();
         if cancels_on_loss {
-            // A shared lease's owner is polled on the way to here and has asked to be woken.
-            if let Holding::Own(grant) = &self.0 {
-                grant.wake_on_loss(cx.waker());
-            }
+            grant.wake_on_loss(cx.waker());
             if let Err(lost) = grant.check() {
                 return Poll::Ready(Err(lost));
             }

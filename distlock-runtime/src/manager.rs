@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::background::Background;
 use crate::builder::Builder;
 use crate::clock::{Clock, needs_runtime};
@@ -31,7 +33,8 @@ const URL_VARIABLE: &str = "DISTLOCK_URL";
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::time::Duration;
-/// use distlock_runtime::LockManager;
+/// # use distlock_runtime as distlock;
+/// use distlock::LockManager;
 ///
 /// let locks = LockManager::in_memory();
 /// let lease = locks.lock("invoice:7").ttl(Duration::from_secs(5)).acquire().await?;
@@ -58,6 +61,8 @@ pub(crate) struct Inner {
     /// `<host>/<pid>` of this process.
     pub(crate) process: Box<str>,
     closed: AtomicBool,
+    /// Told when the manager is closed.
+    closing: Notify,
 }
 
 impl LockManager {
@@ -80,6 +85,7 @@ impl LockManager {
     pub async fn from_env() -> Result<Self, LockError> {
         match std::env::var(URL_VARIABLE) {
             Ok(url) if !url.trim().is_empty() => Self::connect(url).await,
+            Err(std::env::VarError::NotUnicode(_)) => Err(Config::new(format!("the variable `{URL_VARIABLE}` is not valid UTF-8; set it to a URL such as `redis://127.0.0.1:6379`")).into()),
             _ => Err(Config::new(format!("the variable `{URL_VARIABLE}` is not set; set it to the URL of the lock server, as in `redis://127.0.0.1:6379`, or to `memory:`")).into()),
         }
     }
@@ -113,6 +119,7 @@ impl LockManager {
     pub async fn shutdown(&self, limit: Duration) -> Shutdown {
         let inner = &self.inner;
         inner.closed.store(true, Ordering::Release);
+        inner.closing.notify_waiters();
         let released = Arc::new(AtomicUsize::new(0));
         let give_up_at = inner.clock.now().after(limit);
         for grant in inner.watchdog.live() {
@@ -176,6 +183,7 @@ impl LockManager {
             response_timeout: settings.response_timeout,
             process: format!("{}/{}", host(), std::process::id()).into(),
             closed: AtomicBool::new(false),
+            closing: Notify::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -192,6 +200,17 @@ impl fmt::Debug for LockManager {
 }
 
 impl Inner {
+    /// Completes when the manager is closed.
+    pub(crate) async fn closing(&self) {
+        let told = self.closing.notified();
+        tokio::pin!(told);
+        // Listen first, then look: a shutdown in between is not missed.
+        told.as_mut().enable();
+        if self.open().is_ok() {
+            told.await;
+        }
+    }
+
     /// Refuses to begin anything new after a shutdown.
     pub(crate) fn open(&self) -> Result<(), LockError> {
         if self.closed.load(Ordering::Acquire) { Err(Closed {}.into()) } else { Ok(()) }
@@ -201,8 +220,9 @@ impl Inner {
 /// Releases a lease that a shutdown has ended, once the step of its body that may be running is over.
 async fn give_back(grant: Arc<Grant>, released: Arc<AtomicUsize>) {
     grant.body_at_rest().await;
-    grant.inner.release_until_answered(grant.release_request(), grant.plan.ttl, None).await;
-    released.fetch_add(1, Ordering::Release);
+    if grant.inner.release_until_answered(grant.release_request(), grant.longest_life(), None).await {
+        released.fetch_add(1, Ordering::Release);
+    }
 }
 
 /// What a [`LockManager::shutdown`] did.

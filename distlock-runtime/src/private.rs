@@ -15,6 +15,7 @@ pub use crate::outcome::{
     FromLockError, SkipBusy, SkipError,
 };
 pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, Radix, Sealed};
+use crate::settings::{DEFAULT_MAX_TTL, MIN_RENEW, MIN_TTL};
 pub use crate::settings::{Renew, Settings, Wait};
 
 /// Leaves every setting to the manager.
@@ -23,23 +24,18 @@ pub const INHERIT: Settings =
 
 // ----- constants of the user, checked at build -----
 
-/// The bounds of the macro's own check of a literal.
-const MIN_TTL: Duration = Duration::from_millis(10);
-const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-const MIN_RENEW: Duration = Duration::from_millis(3);
-
 /// A constant as `ttl`.
 #[track_caller]
 pub const fn checked_ttl(ttl: Duration) -> Duration {
     assert!(ttl.as_nanos() >= MIN_TTL.as_nanos(), "`ttl` must be at least 10ms");
-    assert!(ttl.as_nanos() <= MAX_TTL.as_nanos(), "`ttl` must be at most 24h");
+    assert!(ttl.as_nanos() <= DEFAULT_MAX_TTL.as_nanos(), "`ttl` must be at most 24h");
     ttl
 }
 
 /// A constant as `min_hold`.
 #[track_caller]
 pub const fn checked_min_hold(min_hold: Duration) -> Duration {
-    assert!(min_hold.as_nanos() <= MAX_TTL.as_nanos(), "`min_hold` must be at most 24h");
+    assert!(min_hold.as_nanos() <= DEFAULT_MAX_TTL.as_nanos(), "`min_hold` must be at most 24h");
     min_hold
 }
 

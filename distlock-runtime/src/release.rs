@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::background::Counted;
 use crate::clock::needs_runtime;
 use crate::error::LockError;
 use crate::events;
@@ -14,6 +15,9 @@ use crate::store::{Lane, Release as Request, Released};
 
 /// Bounds of the pause between two tries in the background.
 const PAUSE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::from_millis(250);
+
+/// The longest that one try in the background waits for its answer.
+const LONGEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// How a lease came to its end when its holder gave it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +68,8 @@ struct Unfinished {
     request: Request,
     turn: Option<Turn>,
     answered: bool,
+    /// A shutdown waits for it. Dropped last, when the background has counted its own.
+    _counted: Counted,
 }
 
 impl Unfinished {
@@ -74,6 +80,7 @@ impl Unfinished {
             request: grant.release_request(),
             turn: grant.take_turn(),
             answered: false,
+            _counted: grant.inner.background.count(),
         })
     }
 }
@@ -81,48 +88,52 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.answered {
-            self.grant.inner.release_in_background(self.request.clone(), self.grant.plan.ttl, self.turn.take());
+            let life = self.grant.longest_life();
+            self.grant.inner.release_in_background(self.request.clone(), life, self.turn.take());
         }
     }
 }
 
 impl Inner {
-    /// Sends a compare-and-delete until it is answered or the key cannot be there any more.
+    /// Sends a compare-and-delete until it is answered or the key, which lives at most for `life`, cannot be there any
+    /// more.
     ///
     /// The turn at the gate is given up after the first try, answered or not: if the key is still there, the next task
     /// finds that out from the server.
-    pub(crate) fn release_in_background(self: &Arc<Self>, request: Request, ttl: Duration, turn: Option<Turn>) {
+    pub(crate) fn release_in_background(self: &Arc<Self>, request: Request, life: Duration, turn: Option<Turn>) {
         let inner = self.clone();
-        self.background.spawn(async move { inner.release_until_answered(request, ttl, turn).await });
+        self.background.spawn(async move {
+            inner.release_until_answered(request, life, turn).await;
+        });
     }
 
-    pub(crate) async fn release_until_answered(&self, request: Request, ttl: Duration, turn: Option<Turn>) {
-        let give_up_at = self.clock.now().after(self.longest_life(&request, ttl));
+    /// As [`release_in_background`](Self::release_in_background), here. `true` if it was answered.
+    pub(crate) async fn release_until_answered(&self, request: Request, life: Duration, turn: Option<Turn>) -> bool {
+        let life = if request.bury.is_some() { life.max(BURIAL) } else { life };
+        let give_up_at = self.clock.now().after(life);
         let mut turn = turn;
         let mut lane = Lane::Detached;
         let mut pause = PAUSE.start;
+        let mut limit = self.response_timeout;
         loop {
-            let error = match self.store.release(&request, lane, self.response_timeout).await {
-                Ok(_answer) => return,
+            let error = match self.store.release(&request, lane, limit).await {
+                Ok(_answer) => return true,
                 Err(error) => error,
             };
             drop(turn.take());
             if self.clock.now() >= give_up_at {
-                return events::release_given_up(&request.name.key, &error.text);
+                events::release_given_up(&request.name.key, &error.text);
+                return false;
             }
             events::release_unanswered(&request.name.key, &error.text);
             if lane == Lane::Back {
                 let wake_at = self.clock.now().after(pause.mul_f64(0.5 + fastrand::f64() / 2.0));
                 self.clock.sleep_until(wake_at).await;
                 pause = (pause * 2).min(PAUSE.end);
+                // A server that answers late is given the time to; a burst of tries would only make it later.
+                limit = (limit * 2).min(LONGEST_LIMIT);
             }
             lane = Lane::Back;
         }
-    }
-
-    /// How long the key could still be on the server because of this token.
-    fn longest_life(&self, request: &Request, ttl: Duration) -> Duration {
-        let ttl = self.defaults.expiry(ttl);
-        if request.bury.is_some() { ttl.max(BURIAL) } else { ttl }
     }
 }

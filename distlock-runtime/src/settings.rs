@@ -15,7 +15,7 @@ pub(crate) const DEFAULT_TTL: Duration = Duration::from_secs(30);
 pub(crate) const DEFAULT_MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The least pause between two renewals: shorter ones would only load the server.
-const MIN_RENEW: Duration = Duration::from_millis(3);
+pub(crate) const MIN_RENEW: Duration = Duration::from_millis(3);
 
 /// How long a call may try to get its lock, everything included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +103,11 @@ impl Settings {
             Renew::Auto => Some((ttl / 3).max(MIN_RENEW)),
             Renew::Every(interval) => Some(check_interval(interval, ttl)?),
         };
+        if renew_every.is_none() && self.max_hold.is_some() {
+            return Err(bad(
+                "`max_hold` limits how long a lease is renewed, but `renew` is off; leave one of them out".to_owned(),
+            ));
+        }
         if let Some(max_hold) = self.max_hold
             && max_hold < ttl
         {

@@ -6,7 +6,7 @@
 //! when no lease is left.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Moment};
 use crate::events;
 use crate::grant::Grant;
-use crate::store::LockStore;
+use crate::store::{BoxFuture, Lane, LockStore, StoreErrorKind};
 
 /// The most leases that one script renews.
 const BATCH: usize = 100;
@@ -42,6 +42,8 @@ pub(crate) struct Watchdog {
     response_timeout: Duration,
     home: Home,
     next_id: AtomicU64,
+    /// The loop of a [`Home::Task`] is under way.
+    running: AtomicBool,
     state: Mutex<State>,
     /// Told when an event comes before the one the loop sleeps for.
     nudge: Notify,
@@ -55,7 +57,6 @@ struct State {
     places: HashMap<u64, Moment>,
     /// The event the loop sleeps for.
     sleeping_until: Option<Moment>,
-    running: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +82,7 @@ impl Watchdog {
             response_timeout,
             home,
             next_id: AtomicU64::new(0),
+            running: AtomicBool::new(false),
             state: Mutex::default(),
             nudge: Notify::new(),
         })
@@ -95,12 +97,18 @@ impl Watchdog {
         let renew_at = grant.plan.renew_every.map(|interval| sent_at.after(interval));
         let mut state = self.state();
         self.enter(&mut state, Watched { grant: grant.clone(), renew_at });
+        drop(state);
+        self.keep_running();
+    }
+
+    /// Starts the loop on the current runtime if it is nobody's: it ends with the runtime that it was started on, and
+    /// other leases may live elsewhere.
+    pub(crate) fn keep_running(self: &Arc<Self>) {
         if self.home == Home::Task
-            && !state.running
+            && !self.running.load(Ordering::Acquire)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
+            && !self.running.swap(true, Ordering::AcqRel)
         {
-            state.running = true;
-            drop(state);
             runtime.spawn(self.clone().run());
         }
     }
@@ -130,7 +138,8 @@ impl Watchdog {
                 let mut state = self.state();
                 let next = state.events.first_key_value().map(|((at, _), _)| *at);
                 if next.is_none() && self.home == Home::Task {
-                    state.running = false;
+                    // Under the lock, so that a lease that comes now finds the loop ended and starts it again.
+                    self.running.store(false, Ordering::Release);
                     running.interrupted = false;
                     return;
                 }
@@ -180,12 +189,14 @@ impl Watchdog {
             }
         }
         for grant in expired {
-            grant.end_at_deadline();
+            // In a task of its own: whoever is told may panic, and the others must be told all the same.
+            tokio::spawn(async move { grant.end_at_deadline() });
         }
-        let mut due = due.into_iter().map(|watched| watched.grant).peekable();
-        while due.peek().is_some() {
-            let batch: Vec<_> = due.by_ref().take(BATCH).collect();
-            tokio::spawn(self.clone().renew(batch));
+        // A lease with little left gives its batch little time; it must not take it from those that have more.
+        let is_urgent = |grant: &Arc<Grant>| grant.remaining() / 2 < self.response_timeout;
+        let (urgent, relaxed): (Vec<_>, Vec<_>) = due.into_iter().map(|watched| watched.grant).partition(is_urgent);
+        for batch in urgent.chunks(BATCH).chain(relaxed.chunks(BATCH)) {
+            tokio::spawn(self.clone().renew(batch.to_vec()));
         }
     }
 
@@ -221,7 +232,7 @@ impl Watchdog {
         // Half of what is left, so that a second try fits in.
         let limit = self.response_timeout.min(shortest / 2).max(*RETRY.start());
         let renewals: Vec<_> = batch.iter().map(|grant| grant.renewal(grant.plan.ttl)).collect();
-        let answers = self.store.renew(&renewals, limit).await;
+        let answers = self.store.renew(&renewals, Lane::Back, limit).await;
         match answers {
             Ok(answers) => {
                 for (grant, answer) in batch.iter().zip(answers) {
@@ -230,15 +241,28 @@ impl Watchdog {
                     self.expect_renewal(grant, sent_at.after(interval));
                 }
             }
+            // One of them may be refused where the others are not.
+            Err(error) if error.kind != StoreErrorKind::Unavailable && batch.len() > 1 => {
+                for grant in batch {
+                    tokio::spawn(self.clone().renew_boxed(vec![grant]));
+                }
+            }
             Err(error) => {
-                events::renewal_failed(batch.len(), &error.text);
+                events::renewal_failed(&batch[0].name.key, batch.len(), &error.text);
                 let now = self.clock.now();
                 for grant in &batch {
-                    let pause = (grant.remaining() / 8).clamp(*RETRY.start(), *RETRY.end());
+                    // A twentieth of the ttl at the least: near the deadline more tries would not help a server that is down.
+                    let least = (grant.plan.ttl / 20).clamp(*RETRY.start(), *RETRY.end());
+                    let pause = (grant.remaining() / 8).clamp(least, *RETRY.end());
                     self.expect_renewal(grant, now.after(pause.mul_f64(0.5 + fastrand::f64() / 2.0)));
                 }
             }
         }
+    }
+
+    /// [`renew`](Self::renew) as a future that it can start itself.
+    fn renew_boxed(self: Arc<Self>, batch: Vec<Arc<Grant>>) -> BoxFuture<'static, ()> {
+        Box::pin(self.renew(batch))
     }
 
     /// Notes when a lease wants its next renewal, unless it has ended.
@@ -273,7 +297,7 @@ struct Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if self.interrupted {
-            self.watchdog.state().running = false;
+            self.watchdog.running.store(false, Ordering::Release);
         }
     }
 }

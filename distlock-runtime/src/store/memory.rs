@@ -25,6 +25,8 @@ pub(crate) struct MemoryStore {
 #[derive(Debug, Default)]
 struct State {
     keys: HashMap<Arc<str>, Entry>,
+    /// At how many keys the expired ones are swept out next.
+    sweep_at: usize,
     last_fencing_token: u64,
 }
 
@@ -62,6 +64,7 @@ impl MemoryStore {
             let holder = described(&request.holder);
             let entry = Entry { token: Some(request.token), fencing_token, expires, since: now, holder };
             state.keys.insert(request.name.wire.clone(), entry);
+            state.sweep(now);
             Acquired::Granted { fencing_token }
         })
     }
@@ -117,6 +120,15 @@ impl State {
         self.keys.get_mut(key)
     }
 
+    /// Drops what has expired and was never asked for again, at a cost that each insertion pays a little of.
+    fn sweep(&mut self, now: Moment) {
+        const FEW: usize = 64;
+        if self.keys.len() > self.sweep_at.max(FEW) {
+            self.keys.retain(|_, entry| entry.expires > now);
+            self.sweep_at = self.keys.len() * 2;
+        }
+    }
+
     /// Above every earlier one, and near the microseconds that a server would give.
     fn next_fencing_token(&mut self) -> u64 {
         let micros = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
@@ -138,7 +150,12 @@ impl LockStore for MemoryStore {
         Box::pin(async move { Ok(self.acquire_now(request)) })
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal], _limit: Duration) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>> {
+    fn renew<'a>(
+        &'a self,
+        batch: &'a [Renewal],
+        _lane: Lane,
+        _limit: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>> {
         Box::pin(async move { Ok(batch.iter().map(|renewal| self.renew_now(renewal)).collect()) })
     }
 

@@ -26,7 +26,12 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
 
     /// Prolongs every key of the batch that still belongs to its token, upwards only. Never creates a key and never
     /// touches a foreign one. The answers stand in the order of the batch.
-    fn renew<'a>(&'a self, batch: &'a [Renewal], limit: Duration) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>>;
+    fn renew<'a>(
+        &'a self,
+        batch: &'a [Renewal],
+        lane: Lane,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>>;
 
     /// Gives the key back if it belongs to the token; withdraws whatever else the token has on the server.
     fn release<'a>(
@@ -100,7 +105,7 @@ pub(crate) enum Released {
     Stolen,
 }
 
-/// How a release is sent.
+/// How a command is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
     /// On the connection that acquisitions use, by a caller who waits for the answer.
@@ -108,7 +113,7 @@ pub(crate) enum Lane {
     /// On the same connection, with nobody waiting: after everything that was sent before, and complete in itself, for a
     /// frozen server executes what it has buffered even when nobody is there any more to answer a question.
     Detached,
-    /// On the background's own connection, when the other one is of no use.
+    /// On the background's own connection: renewals, and what the other one did not answer.
     Back,
 }
 

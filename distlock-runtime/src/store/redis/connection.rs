@@ -2,40 +2,62 @@
 //!
 //! The client crate's own reconnection takes seconds before it gives up and keeps a frozen connection for ever, so this
 //! file does it: a connection is made on demand by one task at a time, shared by all callers, replaced after an error or
-//! after several commands in a row without an answer, and a server that refuses connections is asked at most every
+//! when it has been silent for a whole response time-out, and a server that refuses connections is asked at most every
 //! [`CONNECT_PAUSE`]. Callers never wait longer than their own limit.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
+use super::answers::{Refusal, classify, closes_connection};
 use super::target::Target;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The least time between two connection attempts after a failed one.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// After this many commands in a row without an answer the connection counts as frozen.
+/// A connection that owes answers counts as frozen once this many waits for them were in vain and the first of them is
+/// a response time-out ago: a short wait alone says nothing about a long line.
 const FROZEN_AFTER: u32 = 2;
+
+/// How long a frozen connection is kept for what must stand behind its earlier commands.
+const RETIRED: Duration = Duration::from_secs(60);
+
+/// How much longer than the time-out of an attempt its outcome is waited for; then its runtime is taken for dead.
+const ATTEMPT_MARGIN: Duration = Duration::from_millis(100);
 
 /// A connection slot. Its driver lives on the runtime of whoever made the connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     target: Target,
     connect_timeout: Duration,
-    state: Mutex<State>,
+    response_timeout: Duration,
+    slot: Mutex<Slot>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    state: State,
+    /// The last connection that was given up as frozen. The server may still execute what it has buffered from it.
+    retired: Option<(Instant, Live)>,
 }
 
 #[derive(Debug)]
 enum State {
     Idle { failed: Option<(Instant, StoreError)> },
-    Connecting(Arc<Progress>),
-    Connected { live: Live, silent: u32 },
+    Connecting { since: Instant, progress: Arc<Progress> },
+    Connected { live: Live, silence: Option<Silence> },
+}
+
+/// Waits in vain since the last answer.
+#[derive(Clone, Copy, Debug)]
+struct Silence {
+    since: Instant,
+    waits: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -46,8 +68,9 @@ struct Live {
 }
 
 impl Connection {
-    pub(crate) fn new(target: Target, connect_timeout: Duration) -> Self {
-        Self { target, connect_timeout, state: Mutex::new(State::Idle { failed: None }) }
+    pub(crate) fn new(target: Target, connect_timeout: Duration, response_timeout: Duration) -> Self {
+        let slot = Slot { state: State::Idle { failed: None }, retired: None };
+        Self { target, connect_timeout, response_timeout, slot: Mutex::new(slot) }
     }
 
     /// Sends one command and waits at most `limit` for its answer, connecting first if need be.
@@ -59,7 +82,8 @@ impl Connection {
             Some(live) => live,
             None => self.connect(limit).await?,
         };
-        let left = deadline.saturating_duration_since(Instant::now());
+        let sent_at = Instant::now();
+        let left = deadline.saturating_duration_since(sent_at);
         match timeout(left, live.connection.send_packed_command(command)).await {
             Ok(answer) => {
                 let answer = answer.and_then(Value::extract_error);
@@ -67,12 +91,22 @@ impl Connection {
                 answer.map_err(Refusal::from)
             }
             Err(_elapsed) => {
-                self.note_silence(&live);
+                self.note_silence(&live, sent_at);
                 Err(Refusal::Failed(StoreError::unanswered(format!(
                     "no answer from {} within {limit:?}",
                     self.address()
                 ))))
             }
+        }
+    }
+
+    /// Sends the command on the last frozen connection as well, if there is one, behind what was sent there before. A
+    /// server that thaws executes what it has buffered, even from a connection that nobody holds any more.
+    pub(crate) fn send_on_retired(&self, command: &Cmd) {
+        let retired = self.lock().retired.clone();
+        if let Some((since, mut live)) = retired {
+            let (command, left) = (command.clone(), RETIRED.saturating_sub(since.elapsed()));
+            tokio::spawn(async move { timeout(left, live.connection.send_packed_command(&command)).await });
         }
     }
 
@@ -85,7 +119,7 @@ impl Connection {
     }
 
     fn current(&self) -> Option<Live> {
-        match &*self.lock() {
+        match &self.lock().state {
             State::Connected { live, .. } => Some(live.clone()),
             _ => None,
         }
@@ -108,70 +142,78 @@ impl Connection {
 
     /// One task connects for everybody; it is detached, so a caller that gives up does not spoil it for the others.
     fn join_or_start(&self) -> Step {
-        let mut state = self.lock();
-        match &*state {
+        let mut slot = self.lock();
+        match &slot.state {
             State::Connected { live, .. } => return Step::Connected(live.clone()),
-            State::Connecting(progress) => return Step::Connecting(progress.clone()),
+            State::Connecting { progress, .. } => return Step::Connecting(progress.clone()),
             State::Idle { failed: Some((at, error)) } if at.elapsed() < CONNECT_PAUSE => {
                 return Step::Refused(error.clone());
             }
             State::Idle { .. } => {}
         }
         let progress = Arc::new(Progress::default());
-        *state = State::Connecting(progress.clone());
-        drop(state);
+        slot.state = State::Connecting { since: Instant::now(), progress: progress.clone() };
+        drop(slot);
         let attempt = Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address() };
         let abandoned = Abandoned { progress: progress.clone(), address: attempt.address.clone() };
         tokio::spawn(async move {
-            let outcome = attempt.run().await;
-            abandoned.progress.settle(outcome);
+            let ended = match attempt.run().await {
+                Ok(live) => Ended::Connected(live),
+                Err(error) => Ended::Failed(Instant::now(), error),
+            };
+            abandoned.progress.end(|| ended);
         });
         Step::Connecting(progress)
     }
 
-    /// Takes the outcome of a finished attempt into the slot.
-    fn settle(state: &mut State) {
-        let State::Connecting(progress) = state else { return };
-        let outcome = progress.peek();
-        match outcome {
-            Some(Ok(live)) => *state = State::Connected { live, silent: 0 },
+    /// Takes the outcome of a finished attempt into the slot, and gives up on one whose runtime does not run.
+    fn settle(&self, state: &mut State) {
+        let State::Connecting { since, progress } = state else { return };
+        match progress.peek() {
+            Some(Ended::Connected(live)) => *state = State::Connected { live, silence: None },
+            Some(Ended::Failed(at, error)) => *state = State::Idle { failed: Some((at, error)) },
             // Nobody was refused, so there is nobody to be spared.
-            Some(Err(_)) if progress.abandoned.load(Ordering::Acquire) => *state = State::Idle { failed: None },
-            Some(Err(error)) => *state = State::Idle { failed: Some((Instant::now(), error)) },
+            Some(Ended::Abandoned(_)) => *state = State::Idle { failed: None },
+            None if since.elapsed() > self.connect_timeout.saturating_add(ATTEMPT_MARGIN) => {
+                *state = State::Idle { failed: None };
+            }
             None => {}
         }
     }
 
     fn note_answer(&self, used: &Live, answer: &Result<Value, RedisError>) {
         let broken = answer.as_ref().is_err_and(closes_connection);
-        self.update(used, |silent| {
-            *silent = 0;
-            !broken
-        });
-    }
-
-    fn note_silence(&self, used: &Live) {
-        self.update(used, |silent| {
-            *silent += 1;
-            *silent < FROZEN_AFTER
-        });
-    }
-
-    /// Applies `keep` to the slot if it still holds `used`; `false` empties the slot.
-    fn update(&self, used: &Live, keep: impl FnOnce(&mut u32) -> bool) {
-        let mut state = self.lock();
-        if let State::Connected { live, silent } = &mut *state
+        let mut slot = self.lock();
+        if let State::Connected { live, silence } = &mut slot.state
             && Arc::ptr_eq(&live.id, &used.id)
-            && !keep(silent)
         {
-            *state = State::Idle { failed: None };
+            *silence = None;
+            if broken {
+                slot.state = State::Idle { failed: None };
+            }
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Self::settle(&mut state);
-        state
+    fn note_silence(&self, used: &Live, sent_at: Instant) {
+        let mut slot = self.lock();
+        if let State::Connected { live, silence } = &mut slot.state
+            && Arc::ptr_eq(&live.id, &used.id)
+        {
+            let silence = silence.get_or_insert(Silence { since: sent_at, waits: 0 });
+            silence.waits += 1;
+            if silence.waits >= FROZEN_AFTER && silence.since.elapsed() >= self.response_timeout {
+                let frozen = live.clone();
+                slot.retired = Some((Instant::now(), frozen));
+                slot.state = State::Idle { failed: None };
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Slot> {
+        let mut slot = self.slot.lock().unwrap_or_else(PoisonError::into_inner);
+        self.settle(&mut slot.state);
+        slot.retired.take_if(|(since, _)| since.elapsed() >= RETIRED);
+        slot
     }
 
     /// Where the server is, without the credentials that the URL may have held.
@@ -193,33 +235,41 @@ enum Step {
 /// A connection attempt that several callers wait for, woken in the order in which they came.
 #[derive(Debug, Default)]
 struct Progress {
-    outcome: Mutex<Option<Result<Live, StoreError>>>,
-    /// The attempt did not end by itself.
-    abandoned: AtomicBool,
-    settled: Notify,
+    ended: Mutex<Option<Ended>>,
+    told: Notify,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug)]
+enum Ended {
+    Connected(Live),
+    Failed(Instant, StoreError),
+    /// Its runtime ended first.
+    Abandoned(StoreError),
 }
 
 impl Progress {
-    /// The first outcome counts.
-    fn settle(&self, outcome: Result<Live, StoreError>) {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(outcome);
-        self.settled.notify_waiters();
+    /// The first end counts.
+    fn end(&self, ended: impl FnOnce() -> Ended) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(ended);
+        self.told.notify_waiters();
     }
 
-    fn peek(&self) -> Option<Result<Live, StoreError>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn peek(&self) -> Option<Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn outcome(&self) -> Result<Live, StoreError> {
         loop {
-            let settled = self.settled.notified();
-            tokio::pin!(settled);
-            // Listen first, then look: an outcome in between is not missed.
-            settled.as_mut().enable();
-            if let Some(outcome) = self.peek() {
-                return outcome;
+            let told = self.told.notified();
+            tokio::pin!(told);
+            // Listen first, then look: an end in between is not missed.
+            told.as_mut().enable();
+            match self.peek() {
+                Some(Ended::Connected(live)) => return Ok(live),
+                Some(Ended::Failed(_, error) | Ended::Abandoned(error)) => return Err(error),
+                None => told.await,
             }
-            settled.await;
         }
     }
 }
@@ -232,12 +282,10 @@ struct Abandoned {
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
-        if self.progress.peek().is_some() {
-            return;
-        }
-        self.progress.abandoned.store(true, Ordering::Release);
-        let text = format!("the connection to {} was given up while it was made", self.address);
-        self.progress.settle(Err(StoreError::new(StoreErrorKind::Unavailable, text)));
+        self.progress.end(|| {
+            let text = format!("the connection to {} was given up while it was made", self.address);
+            Ended::Abandoned(StoreError::new(StoreErrorKind::Unavailable, text))
+        });
     }
 }
 
@@ -267,8 +315,12 @@ impl Attempt {
             ErrorKind::AuthenticationFailed => StoreError::new(
                 StoreErrorKind::Permission,
                 format!(
-                    "the login at {address}; check the user and the password in the URL, and percent-encode special characters in them"
+                    "the login at {address}, for the user or the password is wrong or missing; write `redis://user:password@host` or `redis://:password@host`, and percent-encode special characters"
                 ),
+            ),
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::new(
+                StoreErrorKind::Config,
+                format!("{address} answers, but not as a Redis or Valkey server; check host and port"),
             ),
             ErrorKind::InvalidClientConfig => StoreError::new(
                 StoreErrorKind::Config,
@@ -284,105 +336,4 @@ impl StoreError {
         self.text = format!("{address}: {}", self.text);
         self
     }
-}
-
-/// Why a command gave no value.
-#[derive(Debug)]
-pub(crate) enum Refusal {
-    /// The server has no such script; nothing was executed.
-    NoScript,
-    /// Anything else.
-    Failed(StoreError),
-}
-
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Self {
-        Self::Failed(error)
-    }
-}
-
-impl From<RedisError> for Refusal {
-    fn from(error: RedisError) -> Self {
-        match error.kind() {
-            ErrorKind::Server(ServerErrorKind::NoScript) => Self::NoScript,
-            _ => Self::Failed(classify(&error)),
-        }
-    }
-}
-
-/// After these errors the connection is of no further use. `READONLY` is one of them: the server was demoted, and only
-/// a new look-up of its name finds the new primary.
-fn closes_connection(error: &RedisError) -> bool {
-    match error.kind() {
-        ErrorKind::Io | ErrorKind::Parse | ErrorKind::Client => true,
-        ErrorKind::Server(_) | ErrorKind::Extension => code_of(error) == Some("READONLY"),
-        _ => error.is_unrecoverable_error(),
-    }
-}
-
-/// What an error means for the command that met it. Old servers wrap an error raised inside a script in a plain `ERR`,
-/// so the text is searched for the code as well.
-fn classify(error: &RedisError) -> StoreError {
-    use StoreErrorKind::{Config, Permission, Unavailable};
-    let Some(code) = code_of(error) else {
-        return match error.kind() {
-            ErrorKind::AuthenticationFailed => {
-                StoreError::new(Permission, "the login; check the user and the password in the URL")
-            }
-            _ => StoreError::unanswered(error.to_string()),
-        };
-    };
-    let detail = error.detail().unwrap_or_default();
-    match code {
-        "NOPERM" => StoreError::new(
-            Permission,
-            format!(
-                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME) on the keys of the namespace"
-            ),
-        ),
-        "NOAUTH" | "WRONGPASS" => StoreError::new(Permission, "the login; check the user and the password in the URL"),
-        "OOM" => StoreError::new(Unavailable, "the server is out of memory (OOM); free some, or raise `maxmemory`"),
-        "READONLY" => StoreError::new(
-            Unavailable,
-            "the server is a read-only replica (READONLY); the connection is made anew to find the primary",
-        ),
-        "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" => {
-            StoreError::new(Unavailable, format!("the server answered {code} {detail}"))
-        }
-        _ => StoreError::new(Config, format!("the server answered {code} {detail}")),
-    }
-}
-
-const CODES: [&str; 13] = [
-    "NOPERM",
-    "NOAUTH",
-    "WRONGPASS",
-    "OOM",
-    "READONLY",
-    "BUSY",
-    "LOADING",
-    "MASTERDOWN",
-    "TRYAGAIN",
-    "CLUSTERDOWN",
-    "MISCONF",
-    "NOREPLICAS",
-    "NOSCRIPT",
-];
-
-fn code_of(error: &RedisError) -> Option<&str> {
-    let code = error.code()?;
-    if code != "ERR" {
-        return Some(code);
-    }
-    let detail = error.detail().unwrap_or_default();
-    let denied = detail.contains("can't run this command or subcommand") || detail.contains("ACL failure in script");
-    if denied {
-        return Some("NOPERM");
-    }
-    Some(
-        CODES
-            .into_iter()
-            .find(|code| detail.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == *code))
-            .unwrap_or("ERR"),
-    )
 }

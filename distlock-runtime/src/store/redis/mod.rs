@@ -4,6 +4,7 @@
 //! *back* one lives on the manager's own thread and carries renewals, and releases that the front one did not answer.
 //! Each operation is one script, so one round trip.
 
+mod answers;
 mod connection;
 mod scripts;
 pub(crate) mod target;
@@ -32,19 +33,27 @@ pub(crate) struct RedisStore {
 
 impl RedisStore {
     /// Reads the URL; connects to nothing.
-    pub(crate) fn open(url: &str, connect_timeout: Duration) -> Result<Self, StoreError> {
+    pub(crate) fn open(url: &str, connect_timeout: Duration, response_timeout: Duration) -> Result<Self, StoreError> {
         let client = Client::open(connection_info(url)?).map_err(|error| bad_url(error.category()))?;
-        Ok(Self::on(Target::Server(client), connect_timeout))
+        Ok(Self::on(Target::Server(client), connect_timeout, response_timeout))
     }
 
     /// A store on one node; connects to nothing.
-    pub(crate) fn on(target: Target, connect_timeout: Duration) -> Self {
-        Self { front: Connection::new(target.clone(), connect_timeout), back: Connection::new(target, connect_timeout) }
+    pub(crate) fn on(target: Target, connect_timeout: Duration, response_timeout: Duration) -> Self {
+        let connection = |target| Connection::new(target, connect_timeout, response_timeout);
+        Self { front: connection(target.clone()), back: connection(target) }
     }
 
     /// Makes the front connection.
     pub(crate) async fn ready(&self, limit: Duration) -> Result<(), StoreError> {
         self.front.ready(limit).await
+    }
+
+    fn connection(&self, lane: Lane) -> &Connection {
+        match lane {
+            Lane::Awaited | Lane::Detached => &self.front,
+            Lane::Back => &self.back,
+        }
     }
 
     async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
@@ -59,9 +68,9 @@ impl RedisStore {
         acquired(value).ok_or_else(|| garbled("acquire"))
     }
 
-    async fn renew(&self, batch: &[Renewal], limit: Duration) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew(&self, batch: &[Renewal], lane: Lane, limit: Duration) -> Result<Vec<Renewed>, StoreError> {
         let value = RENEW
-            .run(&self.back, Form::Known, limit, batch.len(), |command: &mut Cmd| {
+            .run(self.connection(lane), Form::Known, limit, batch.len(), |command: &mut Cmd| {
                 for renewal in batch {
                     command.arg(&*renewal.name.wire);
                 }
@@ -76,17 +85,15 @@ impl RedisStore {
     async fn release(&self, request: &Release, lane: Lane, limit: Duration) -> Result<Released, StoreError> {
         let token = request.token.as_str();
         let gone = request.name.gone(token);
-        let (connection, form) = match lane {
-            Lane::Awaited => (&self.front, Form::Known),
-            Lane::Detached => (&self.front, Form::Whole),
-            Lane::Back => (&self.back, Form::Whole),
+        let fill = |command: &mut Cmd| {
+            command.arg(&*request.name.wire).arg(&gone).arg(token);
+            command.arg(request.keep.map_or(0, millis)).arg(request.bury.map_or(0, millis));
         };
-        let value = RELEASE
-            .run(connection, form, limit, 2, |command: &mut Cmd| {
-                command.arg(&*request.name.wire).arg(&gone).arg(token);
-                command.arg(request.keep.map_or(0, millis)).arg(request.bury.map_or(0, millis));
-            })
-            .await?;
+        let form = if lane == Lane::Awaited { Form::Known } else { Form::Whole };
+        if lane == Lane::Detached {
+            self.front.send_on_retired(&RELEASE.whole(2, fill));
+        }
+        let value = RELEASE.run(self.connection(lane), form, limit, 2, fill).await?;
         match value {
             Value::Int(1) => Ok(Released::Deleted),
             Value::Int(0) => Ok(Released::Absent),
@@ -101,8 +108,13 @@ impl LockStore for RedisStore {
         Box::pin(self.acquire(request, limit))
     }
 
-    fn renew<'a>(&'a self, batch: &'a [Renewal], limit: Duration) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>> {
-        Box::pin(self.renew(batch, limit))
+    fn renew<'a>(
+        &'a self,
+        batch: &'a [Renewal],
+        lane: Lane,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>> {
+        Box::pin(self.renew(batch, lane, limit))
     }
 
     fn release<'a>(
@@ -244,7 +256,7 @@ mod tests {
     #[test]
     fn a_bad_url_is_refused_without_repeating_its_password() {
         for url in ["redis://:p@ss/w#rd@host", "http://:secret@host", "nonsense", ""] {
-            let text = RedisStore::open(url, Duration::from_secs(1)).unwrap_err().text;
+            let text = RedisStore::open(url, Duration::from_secs(1), Duration::from_secs(1)).unwrap_err().text;
             assert!(text.contains("percent-encode"), "{text}");
             assert!(!text.contains("secret") && !text.contains("w#rd"), "{text}");
         }

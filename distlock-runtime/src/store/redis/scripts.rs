@@ -9,7 +9,8 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use tokio::time::Instant;
 
-use super::connection::{Connection, Refusal};
+use super::answers::Refusal;
+use super::connection::Connection;
 use crate::store::{StoreError, StoreErrorKind};
 
 pub(crate) static ACQUIRE: Script = Script::new(include_str!("lua/acquire.lua"));
@@ -40,6 +41,11 @@ impl Script {
         self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
     }
 
+    /// The command that runs the script without a question.
+    pub(crate) fn whole(&self, keys: usize, keys_and_args: impl Fn(&mut Cmd)) -> Cmd {
+        command("EVAL", self.source, keys, keys_and_args)
+    }
+
     /// Runs the script within `limit`. `keys_and_args` adds the KEYS, then the ARGV.
     pub(crate) async fn run(
         &self,
@@ -49,22 +55,16 @@ impl Script {
         keys: usize,
         keys_and_args: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
-        let command = |name: &str, script: &str| {
-            let mut command = redis::cmd(name);
-            command.arg(script).arg(keys);
-            keys_and_args(&mut command);
-            command
-        };
         let begun = Instant::now();
         if form == Form::Known {
-            match connection.send(&command("EVALSHA", self.sha()), limit).await {
+            match connection.send(&command("EVALSHA", self.sha(), keys, &keys_and_args), limit).await {
                 Ok(value) => return Ok(value),
                 Err(Refusal::Failed(error)) => return Err(error),
                 Err(Refusal::NoScript) => {}
             }
         }
         let left = limit.saturating_sub(begun.elapsed());
-        match connection.send(&command("EVAL", self.source), left).await {
+        match connection.send(&self.whole(keys, &keys_and_args), left).await {
             Ok(value) => Ok(value),
             Err(Refusal::Failed(error)) => Err(error),
             Err(Refusal::NoScript) => {
@@ -72,4 +72,11 @@ impl Script {
             }
         }
     }
+}
+
+fn command(name: &str, script: &str, keys: usize, keys_and_args: impl Fn(&mut Cmd)) -> Cmd {
+    let mut command = redis::cmd(name);
+    command.arg(script).arg(keys);
+    keys_and_args(&mut command);
+    command
 }

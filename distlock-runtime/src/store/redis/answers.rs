@@ -1,0 +1,110 @@
+//! What an error of the client or the server means for the command that met it.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+
+use crate::store::{StoreError, StoreErrorKind};
+
+/// Why a command gave no value.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The server has no such script; nothing was executed.
+    NoScript,
+    /// Anything else.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<RedisError> for Refusal {
+    fn from(error: RedisError) -> Self {
+        match error.kind() {
+            ErrorKind::Server(ServerErrorKind::NoScript) => Self::NoScript,
+            _ => Self::Failed(classify(&error)),
+        }
+    }
+}
+
+/// After these errors the connection is of no further use. `READONLY` is one of them: the server was demoted, and only
+/// a new look-up of its name finds the new primary.
+pub(super) fn closes_connection(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Io | ErrorKind::Parse | ErrorKind::Client => true,
+        ErrorKind::Server(_) | ErrorKind::Extension => code_of(error) == Some("READONLY"),
+        _ => error.is_unrecoverable_error(),
+    }
+}
+
+/// What an error means for the command that met it. Old servers wrap an error raised inside a script in a plain `ERR`,
+/// so the text is searched for the code as well.
+pub(super) fn classify(error: &RedisError) -> StoreError {
+    use StoreErrorKind::{Config, Permission, Unavailable};
+    let Some(code) = code_of(error) else {
+        return match error.kind() {
+            ErrorKind::AuthenticationFailed => StoreError::new(
+                Permission,
+                "the login, for the user or the password is wrong or missing; write `redis://user:password@host` or `redis://:password@host`",
+            ),
+            _ => StoreError::unanswered(error.to_string()),
+        };
+    };
+    let detail = error.detail().unwrap_or_default();
+    match code {
+        "NOPERM" => StoreError::new(
+            Permission,
+            format!(
+                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME) on the keys of the namespace"
+            ),
+        ),
+        "NOAUTH" | "WRONGPASS" => StoreError::new(
+            Permission,
+            "the login, for the user or the password is wrong or missing; write `redis://user:password@host` or `redis://:password@host`",
+        ),
+        "OOM" => StoreError::new(Unavailable, "the server is out of memory (OOM); free some, or raise `maxmemory`"),
+        "READONLY" => StoreError::new(
+            Unavailable,
+            "the server is a read-only replica (READONLY); the connection is made anew to find the primary",
+        ),
+        "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" => {
+            StoreError::new(Unavailable, format!("the server answered {code} {detail}"))
+        }
+        _ => StoreError::new(Config, format!("the server answered {code} {detail}")),
+    }
+}
+
+const CODES: [&str; 13] = [
+    "NOPERM",
+    "NOAUTH",
+    "WRONGPASS",
+    "OOM",
+    "READONLY",
+    "BUSY",
+    "LOADING",
+    "MASTERDOWN",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "MISCONF",
+    "NOREPLICAS",
+    "NOSCRIPT",
+];
+
+fn code_of(error: &RedisError) -> Option<&str> {
+    let code = error.code()?;
+    if code != "ERR" {
+        return Some(code);
+    }
+    let detail = error.detail().unwrap_or_default();
+    let denied = detail.contains("can't run this command or subcommand") || detail.contains("ACL failure in script");
+    if denied {
+        return Some("NOPERM");
+    }
+    Some(
+        CODES
+            .into_iter()
+            .find(|code| detail.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == *code))
+            .unwrap_or("ERR"),
+    )
+}

@@ -110,7 +110,7 @@ impl Background {
 async fn serve(watchdog: Arc<Watchdog>, manager_gone: oneshot::Receiver<()>) {
     let guard = tokio::spawn(async move {
         // A panic in the loop would be a fault of ours; leases must be renewed all the same.
-        while tokio::spawn(watchdog.clone().run()).await.is_err() {}
+        while tokio::spawn(watchdog.clone().run(None)).await.is_err() {}
     });
     let _ = manager_gone.await;
     guard.abort();

@@ -109,7 +109,9 @@ impl Watchdog {
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
             && !self.running.swap(true, Ordering::AcqRel)
         {
-            runtime.spawn(self.clone().run());
+            // Made before the task: one that is dropped without ever having run has ended, too.
+            let running = Running { watchdog: self.clone(), interrupted: true };
+            runtime.spawn(self.clone().run(Some(running)));
         }
     }
 
@@ -131,8 +133,7 @@ impl Watchdog {
     }
 
     /// The loop. Never ends on a thread; ends in a task when there is nothing to watch.
-    pub(crate) async fn run(self: Arc<Self>) {
-        let mut running = Running { watchdog: &self, interrupted: true };
+    pub(crate) async fn run(self: Arc<Self>, mut running: Option<Running>) {
         loop {
             let asleep_until = {
                 let mut state = self.state();
@@ -140,7 +141,9 @@ impl Watchdog {
                 if next.is_none() && self.home == Home::Task {
                     // Under the lock, so that a lease that comes now finds the loop ended and starts it again.
                     self.running.store(false, Ordering::Release);
-                    running.interrupted = false;
+                    if let Some(running) = &mut running {
+                        running.interrupted = false;
+                    }
                     return;
                 }
                 state.sleeping_until = next;
@@ -289,12 +292,13 @@ impl Watchdog {
 }
 
 /// Notes the end of the loop when it does not end by itself: a runtime that shuts down drops its tasks.
-struct Running<'a> {
-    watchdog: &'a Watchdog,
+#[derive(Debug)]
+pub(crate) struct Running {
+    watchdog: Arc<Watchdog>,
     interrupted: bool,
 }
 
-impl Drop for Running<'_> {
+impl Drop for Running {
     fn drop(&mut self) {
         if self.interrupted {
             self.watchdog.running.store(false, Ordering::Release);

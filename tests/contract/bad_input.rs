@@ -73,6 +73,7 @@ async fn settings_of_a_lock_that_cannot_work_are_refused_and_take_nothing() {
         lock().ttl(ms(200)).renew(Duration::ZERO),
         lock().ttl(ms(200)).renew(Renew::Every(ms(200))),
         lock().ttl(ms(200)).max_hold(ms(199)),
+        lock().ttl(ms(200)).max_hold(ms(500)).renew(Renew::Off),
         lock().min_hold(ms(60_001)),
         lock().min_hold(ms(50_000)).ttl(ms(200)).max_hold(ms(300)),
     ] {
@@ -87,7 +88,7 @@ async fn settings_of_a_lock_that_cannot_work_are_refused_and_take_nothing() {
 #[tokio::test]
 async fn keys_that_name_nothing_are_refused() {
     let locks = LockManager::in_memory();
-    for key in ["", " ", "\t\n", "a}b"] {
+    for key in ["", " ", "\t\n", "a}b", "a\nb", "a\0"] {
         let error = locks.lock(key).acquire().await.unwrap_err();
         assert!(matches!(error, LockError::InvalidKey(_)), "{key:?}: {error:?}");
     }

@@ -154,7 +154,18 @@ async fn every_public_type_has_a_debug_that_hides_tokens() {
     shows(&lease, "fencing_token");
     shows(&lease.handle(), "fencing_token");
     shows(&locks, "namespace");
-    shows(&locks.lock("k").acquire().await.unwrap_err(), "k");
+    shows(&locks.lock("k").acquire().await.unwrap_err(), "is held by");
+    let builder = LockManager::builder().url("redis://:correct-horse@host").namespace("billing");
+    shows(&builder, "billing");
+    assert!(!format!("{builder:?}").contains("horse"));
+}
+
+#[tokio::test]
+async fn what_a_main_prints_says_what_to_do() {
+    let error = distlock::current().unwrap_err();
+    assert!(format!("{error:?}").contains("distlock::init"), "{error:?}");
+    let error = LockManager::connect("redis://").await.unwrap_err();
+    assert!(format!("{error:?}").starts_with("Config: "), "{error:?}");
 }
 
 fn shows(value: &impl Debug, part: &str) {

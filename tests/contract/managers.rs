@@ -68,3 +68,56 @@ async fn waiters_of_a_closed_manager_are_told() {
     assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed(_))));
     drop(held);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_does_not_let_a_waiter_sleep_on() {
+    let locks = LockManager::in_memory();
+    locks.lock("k").min_hold(ms(3_600_000)).around(async {}).await.unwrap();
+    let waiting = tokio::spawn(locks.lock("k").wait(ms(7_200_000)).around(async {}));
+    settle().await;
+    let begun = tokio::time::Instant::now();
+    locks.shutdown(ms(1000)).await;
+    assert!(matches!(waiting.await.unwrap(), Err(LockError::Closed(_))));
+    assert_eq!(begun.elapsed(), ms(0));
+}
+
+#[test]
+fn a_shutdown_outside_of_a_runtime_does_not_panic_beside_a_running_step() {
+    let locks = LockManager::in_memory();
+    let (inside, entered) = std::sync::mpsc::channel();
+    let (leave, left) = std::sync::mpsc::channel::<()>();
+    let holder = locks.clone();
+    let body = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(holder.lock("k").around(async move {
+            inside.send(()).unwrap();
+            left.recv().unwrap();
+        }))
+    });
+    entered.recv().unwrap();
+    let mut shutdown = std::pin::pin!(locks.shutdown(ms(100)));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(shutdown) = shutdown.as_mut().poll(&mut cx) else { panic!("it waits") };
+    assert_eq!(shutdown.released, 0);
+    leave.send(()).unwrap();
+    assert_eq!(cause(&body.join().unwrap().unwrap_err()), LossCause::Shutdown);
+}
+
+#[test]
+fn leases_on_one_runtime_outlive_another_one() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let locks = first.block_on(async { LockManager::in_memory() });
+    let on_first = first.block_on(locks.lock("a").acquire()).unwrap();
+    second.block_on(async {
+        let body = locks.lock("b").ttl(ms(150)).run(async |lease| {
+            drop(on_first);
+            std::thread::scope(|scope| scope.spawn(|| drop(first)).join()).unwrap();
+            for _ in 0..10 {
+                sleep(ms(50)).await;
+            }
+            lease.is_held()
+        });
+        assert!(body.await.unwrap(), "nobody renewed it");
+    });
+}

@@ -96,3 +96,41 @@ async fn calls_side_by_side_in_one_task_wait_for_each_other() {
     let (a, b) = tokio::join!(inner(&locks, false), inner(&locks, false));
     assert_eq!((a.unwrap(), b.unwrap()), (7, 7));
 }
+
+/// Runs `within` in a body that has lost its lease and runs on, with `on_lost = finish`.
+async fn after_the_loss<T>(locks: &LockManager, within: impl Future<Output = T>) -> T {
+    #[distlock::distributed_lock(key = "k", ttl = "300ms", renew = off, on_lost = finish, manager = locks)]
+    async fn outer<T>(locks: &LockManager, within: impl Future<Output = T>) -> Result<T, LockError> {
+        sleep(ms(1000)).await;
+        Ok(within.await)
+    }
+    outer(locks, within).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lease_is_not_shared() {
+    let locks = LockManager::in_memory();
+    let other = std::cell::RefCell::new(None);
+    let inside = async {
+        let thief = locks.clone();
+        let held = tokio::spawn(async move { thief.lock("k").ttl(ms(60_000)).acquire().await.unwrap() }).await.unwrap();
+        *other.borrow_mut() = Some(held);
+        (locks.lock("k").reentrant(true).acquire().await, locks.lock("k").acquire().await)
+    };
+    let (shared, plain) = after_the_loss(&locks, inside).await;
+    assert!(shared.unwrap_err().is_busy());
+    assert!(plain.unwrap_err().is_busy(), "a key that is lost is not held by this task");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inner_call_is_told_of_the_loss_although_the_outer_one_runs_on() {
+    #[distlock::distributed_lock(key = "k", ttl = "300ms", renew = off, on_lost = finish, manager = locks)]
+    async fn outer(locks: &LockManager) -> Result<(LockError, std::time::Duration), LockError> {
+        let begun = Instant::now();
+        let inner = locks.lock("k").reentrant(true).around(std::future::pending::<()>());
+        Ok((inner.await.unwrap_err(), begun.elapsed()))
+    }
+    let (error, after) = outer(&LockManager::in_memory()).await.unwrap();
+    assert!(error.is_lost());
+    assert_eq!(after, ms(295));
+}

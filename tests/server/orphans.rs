@@ -142,3 +142,16 @@ async fn the_body_s_outcome_wins_over_a_failed_release() {
     server.resume().unwrap();
     assert_eq!(out.unwrap(), 42);
 }
+
+#[tokio::test]
+async fn the_release_of_an_extended_lease_is_not_given_up_after_its_first_ttl() {
+    let server = server_or_skip!();
+    let locks = impatient(&server).build().await.unwrap();
+    let lease = locks.lock("k").ttl(ms(200)).acquire().await.unwrap();
+    lease.extend(ms(120_000)).await.unwrap();
+    server.pause().unwrap();
+    drop(lease);
+    tokio::time::sleep(ms(1000)).await;
+    server.resume().unwrap();
+    until("the key is gone", ms(1500), || !exists(&server, "distlock:k")).await;
+}

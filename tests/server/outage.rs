@@ -110,3 +110,55 @@ async fn a_busy_script_elsewhere_is_an_outage_and_the_lease_survives_it() {
     ask(&server, &["SCRIPT", "KILL"]);
     crate::support::until("renewed", ms(1000), || lease.remaining() > ms(1000)).await;
 }
+
+#[tokio::test]
+async fn an_outage_after_the_key_was_seen_held_is_an_outage() {
+    let server = server_or_skip!();
+    let (locks, other) = (impatient(&server).build().await.unwrap(), manager(&server).await);
+    let _held = other.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting = tokio::spawn(locks.lock("k").wait(ms(1500)).around(async {}));
+    tokio::time::sleep(ms(300)).await;
+    server.pause().unwrap();
+    let error = waiting.await.unwrap().unwrap_err();
+    server.resume().unwrap();
+    assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+}
+
+#[tokio::test]
+async fn calls_without_a_wait_do_not_starve_one_that_waits() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    let hasty: Vec<_> = (0..4)
+        .map(|_| {
+            let locks = locks.clone();
+            tokio::spawn(async move {
+                loop {
+                    let _ = locks.lock("k").run(async |_| tokio::time::sleep(ms(5)).await).await;
+                    tokio::time::sleep(ms(1)).await;
+                }
+            })
+        })
+        .collect();
+    for _ in 0..8 {
+        let (got, took) = timed(locks.lock("k").wait(ms(2000)).acquire()).await;
+        got.unwrap().release().await.unwrap();
+        assert!(took < ms(1000), "{took:?}");
+    }
+    hasty.iter().for_each(tokio::task::JoinHandle::abort);
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_redis_is_not_taken_for_one_that_is_down() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let web = tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let _ = tokio::io::AsyncWriteExt::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n<html>").await;
+        }
+    });
+    let error = LockManager::connect(address.to_string()).await.unwrap_err();
+    web.abort();
+    assert!(matches!(error, LockError::Config(_)), "{error:?}");
+    assert!(error.to_string().contains("not as a Redis"), "{error}");
+}

@@ -63,6 +63,7 @@ async fn a_missing_permission_is_named_and_the_documented_rule_is_enough() {
         "resetkeys",
         "~distlock:*",
         "~{distlock*",
+        "~{*}:distlock:*",
         "resetchannels",
         "-@all",
         "+eval",
@@ -83,6 +84,7 @@ async fn a_missing_permission_is_named_and_the_documented_rule_is_enough() {
     lease.extend(ms(60_000)).await.unwrap();
     assert_eq!(lease.release().await.unwrap(), Release::Released);
     app.lock("k").min_hold(ms(100)).run(async |_| ()).await.unwrap();
+    app.lock("{shop:7}:coupon").run(async |_| ()).await.unwrap();
 }
 
 #[tokio::test]
@@ -120,4 +122,22 @@ async fn a_failed_snapshot_that_stops_writes_is_an_outage() {
     ask(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     drop(lease);
     crate::support::until("the key is gone", ms(1000), || !exists(&server, "distlock:held")).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_the_server_refuses_to_renew_takes_no_other_with_it() {
+    let server = server_or_skip!();
+    let rule = |keys: &str| {
+        let mut parts = vec!["ACL", "SETUSER", "app", "on", ">p", "resetkeys", "+@all"];
+        parts.extend(keys.split(' '));
+        ask(&server, &parts);
+    };
+    rule("~distlock:* ~{distlock*");
+    let locks = LockManager::connect(format!("redis://app:p@127.0.0.1:{}", server.port())).await.unwrap();
+    let good = locks.lock("good").ttl(ms(600)).acquire().await.unwrap();
+    let bad = locks.lock("bad").ttl(ms(600)).acquire().await.unwrap();
+    rule("~distlock:good ~{distlock:good*");
+    assert_eq!(bad.lost().await.cause(), distlock::LossCause::Expired);
+    tokio::time::sleep(ms(600)).await;
+    assert!(good.is_held());
 }

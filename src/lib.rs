@@ -32,6 +32,7 @@
 //!
 //! # Features
 //!
+//! * `testing`: managers over in-process streams, for fault tests under paused time.
 //! * `tracing`: sends lost leases, unanswered releases and outages to [`tracing`](https://docs.rs/tracing).
 
 pub use distlock_macros::distributed_lock;

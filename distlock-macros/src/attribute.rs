@@ -73,6 +73,8 @@ pub(crate) enum OnLost {
 
 /// `|PATTERN| BODY`.
 pub(crate) struct Handler {
+    /// Of its first bar.
+    pub(crate) span: Span,
     pub(crate) pattern: Pat,
     pub(crate) body: Expr,
 }
@@ -382,7 +384,7 @@ fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Bo
         "is a plain closure; write `|err| EXPR`"
     } else {
         let pattern = closure.inputs.into_iter().next()?;
-        return Some(Box::new(Handler { pattern, body: *closure.body }));
+        return Some(Box::new(Handler { span: closure.inputs_begin.span, pattern, body: *closure.body }));
     };
     errors.on(closure, format!("the closure of `{option}` {problem}"));
     None

@@ -202,6 +202,10 @@ impl Parser<'_> {
         if source.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err("positional placeholders mean nothing in a key; name an argument, as in `{id}`".to_owned());
         }
+        if source.starts_with(|c: char| c.is_ascii_digit()) {
+            // Not left to the lexer, which has errors of its own about malformed numbers.
+            return Err(format!("a literal is not allowed in a key placeholder; {ALLOWED}"));
+        }
         if let Some(name) = source.strip_prefix(['#', '$', ':', '%']) {
             let name = if is_plain_name(name) { name } else { "id" };
             return Err(format!("`{{{source}}}` is no placeholder; did you mean `{{{name}}}`?"));
@@ -385,9 +389,10 @@ fn parse_spec(spec: &str) -> Result<Spec, String> {
 
 /// Whether this is one name, as `format_args!` could capture it.
 fn is_plain_name(source: &str) -> bool {
-    syn::parse_str::<Ident>(source).is_ok()
+    // The characters first: a lexer has errors of its own about malformed numbers.
+    source.starts_with(|c: char| c.is_alphabetic() && !c.is_uppercase() || c == '_')
         && source.chars().all(|c| c.is_alphanumeric() || c == '_')
-        && !source.starts_with(char::is_uppercase)
+        && syn::parse_str::<Ident>(source).is_ok()
 }
 
 /// `{type}` means the argument `r#type`, as in `format!`.

@@ -28,10 +28,10 @@ pub(crate) struct Background {
 
 #[derive(Debug)]
 enum Place {
-    Thread {
+    Runtime {
         runtime: Handle,
-        /// Dropped with the manager: the thread's sign to end.
-        _alive: oneshot::Sender<()>,
+        /// Dropped with the manager: the sign to end for a thread of its own.
+        _alive: Option<oneshot::Sender<()>>,
     },
     OnTheSpot,
 }
@@ -39,6 +39,12 @@ enum Place {
 impl Background {
     pub(crate) fn on_the_spot() -> Self {
         Self { place: Place::OnTheSpot, jobs: Arc::new(watch::Sender::new(0)) }
+    }
+
+    /// Leaves the work to a runtime that is there already.
+    #[cfg(feature = "testing")]
+    pub(crate) fn on(runtime: Handle) -> Self {
+        Self { place: Place::Runtime { runtime, _alive: None }, jobs: Arc::new(watch::Sender::new(0)) }
     }
 
     /// Starts the manager's thread, with the watchdog on it.
@@ -55,7 +61,7 @@ impl Background {
             .name("distlock".into())
             .spawn(move || runtime.block_on(serve(watchdog, manager_gone, idle)))
             .map_err(|error| Unavailable::new(format!("the watchdog's thread cannot be started: {error}")))?;
-        Ok(Self { place: Place::Thread { runtime: handle, _alive: alive }, jobs })
+        Ok(Self { place: Place::Runtime { runtime: handle, _alive: Some(alive) }, jobs })
     }
 
     /// Does `job` without anybody waiting for it. Never blocks and never panics, wherever it is called.
@@ -69,7 +75,7 @@ impl Background {
         });
         let current = Handle::try_current();
         match &self.place {
-            Place::Thread { runtime, .. } => {
+            Place::Runtime { runtime, .. } => {
                 // At the very end of a thread there is nothing left to enter a runtime with.
                 let thread_ends = current.is_err_and(|error| error.is_thread_local_destroyed());
                 if thread_ends || !is_done_by_one_step(runtime, job.as_mut()) {

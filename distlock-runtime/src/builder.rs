@@ -9,6 +9,8 @@ use crate::key::{DEFAULT_NAMESPACE, Namespace};
 use crate::manager::LockManager;
 use crate::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, Defaults, MIN_TTL, Wait};
 use crate::store::redis::RedisStore;
+#[cfg(feature = "testing")]
+use crate::store::redis::target::{Target, streams::Streams};
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -30,6 +32,8 @@ pub struct Builder {
     pub(crate) response_timeout: Duration,
     connect_timeout: Duration,
     lazy: bool,
+    #[cfg(feature = "testing")]
+    streams: Option<Streams>,
 }
 
 impl Default for Builder {
@@ -47,6 +51,8 @@ impl Default for Builder {
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             lazy: false,
+            #[cfg(feature = "testing")]
+            streams: None,
         }
     }
 }
@@ -107,6 +113,18 @@ impl Builder {
         self
     }
 
+    /// Instead of a URL: opens a stream to the server for each connection. With in-process streams everything runs on
+    /// tokio's clock, so that a test under paused time is exact. For tests.
+    #[cfg(feature = "testing")]
+    pub fn streams<S, F>(mut self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+        F: Future<Output = std::io::Result<S>> + Send + 'static,
+    {
+        self.streams = Some(Streams::new(open));
+        self
+    }
+
     /// Starts without a server; the first lock connects.
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
@@ -125,6 +143,15 @@ impl Builder {
     pub async fn build(self) -> Result<LockManager, LockError> {
         self.check()?;
         let namespace = Namespace::new(&self.namespace)?;
+        #[cfg(feature = "testing")]
+        if let Some(streams) = self.streams.clone() {
+            needs_runtime()?;
+            let store = Arc::new(RedisStore::on(Target::Streams(streams), self.connect_timeout));
+            if !self.lazy {
+                store.ready(self.connect_timeout).await?;
+            }
+            return Ok(LockManager::assemble_on_streams(&self, namespace, store));
+        }
         let Some(url) = self.url.as_deref() else {
             return Err(Config::new(
                 "no lock server is named; add `.url(\"redis://127.0.0.1:6379\")`, or use `LockManager::in_memory()`",

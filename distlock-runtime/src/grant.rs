@@ -27,6 +27,8 @@ pub(crate) const BURIAL: Duration = Duration::from_secs(60);
 /// One lease, shared by its holder, its handles and the watchdog.
 #[derive(Debug)]
 pub(crate) struct Grant {
+    /// Tells the leases of one manager apart, in the order of their granting.
+    pub(crate) id: u64,
     pub(crate) inner: Arc<Inner>,
     pub(crate) name: Arc<LockName>,
     pub(crate) token: Token,
@@ -94,6 +96,7 @@ impl Grant {
                 turn.tell(News::HeldHere(this.clone()));
             }
             Self {
+                id: inner.watchdog.next_id(),
                 inner,
                 name,
                 token,

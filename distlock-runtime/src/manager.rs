@@ -137,6 +137,15 @@ impl LockManager {
         Self::assemble(settings, namespace, clock, store, watchdog, Background::on_the_spot())
     }
 
+    /// Everything on tokio's clock and the current runtime, so that paused time rules all of it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn assemble_on_streams(settings: &Builder, namespace: Namespace, store: Arc<dyn LockStore>) -> Self {
+        let clock = Clock::tokio();
+        let watchdog = Watchdog::new(clock, store.clone(), settings.response_timeout, Home::Task);
+        let background = Background::on(tokio::runtime::Handle::current());
+        Self::assemble(settings, namespace, clock, store, watchdog, background)
+    }
+
     pub(crate) fn assemble_on_server(
         settings: &Builder,
         namespace: Namespace,

@@ -309,7 +309,7 @@ mod tests {
             .literal("user:")
             .value("name", "Ada Lovelace")
             .literal(":")
-            .value("mail", &Some("ada@example.org").unwrap())
+            .value("mail", "ada@example.org")
             .literal(":")
             .value("id", &42_u64)
             .finish();

@@ -6,6 +6,7 @@
 //! when no lease is left.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ pub(crate) struct Watchdog {
     store: Arc<dyn LockStore>,
     response_timeout: Duration,
     home: Home,
+    next_id: AtomicU64,
     state: Mutex<State>,
     /// Told when an event comes before the one the loop sleeps for.
     nudge: Notify,
@@ -47,10 +49,10 @@ pub(crate) struct Watchdog {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Every live lease under its next event; the address tells leases of the same moment apart.
-    events: BTreeMap<(Moment, usize), Watched>,
+    /// Every live lease, by id, under its next event.
+    events: BTreeMap<(Moment, u64), Watched>,
     /// Where in `events` a lease stands.
-    places: HashMap<usize, Moment>,
+    places: HashMap<u64, Moment>,
     /// The event the loop sleeps for.
     sleeping_until: Option<Moment>,
     running: bool,
@@ -73,7 +75,19 @@ impl Watched {
 
 impl Watchdog {
     pub(crate) fn new(clock: Clock, store: Arc<dyn LockStore>, response_timeout: Duration, home: Home) -> Arc<Self> {
-        Arc::new(Self { clock, store, response_timeout, home, state: Mutex::default(), nudge: Notify::new() })
+        Arc::new(Self {
+            clock,
+            store,
+            response_timeout,
+            home,
+            next_id: AtomicU64::new(0),
+            state: Mutex::default(),
+            nudge: Notify::new(),
+        })
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Watches a new lease until it ends.
@@ -94,8 +108,7 @@ impl Watchdog {
     /// Stops watching a lease that has ended.
     pub(crate) fn forget(&self, grant: &Grant) {
         let mut state = self.state();
-        let address = std::ptr::from_ref(grant).addr();
-        let found = state.places.remove(&address).and_then(|at| state.events.remove(&(at, address)));
+        let found = state.places.remove(&grant.id).and_then(|at| state.events.remove(&(at, grant.id)));
         if self.home == Home::Task && state.events.is_empty() {
             self.nudge.notify_one();
         }
@@ -125,6 +138,7 @@ impl Watchdog {
                 next.unwrap_or(Moment::NEVER)
             };
             tokio::select! {
+                biased;
                 () = self.clock.sleep_until(asleep_until) => {}
                 () = self.nudge.notified() => {}
             }
@@ -143,10 +157,10 @@ impl Watchdog {
         let mut due = Vec::new();
         {
             let mut state = self.state();
-            while let Some((&(at, address), watched)) = state.events.range(..=(now, usize::MAX)).next() {
+            while let Some((&(at, id), watched)) = state.events.range(..=(now, u64::MAX)).next() {
                 let watched = watched.clone();
-                state.events.remove(&(at, address));
-                state.places.remove(&address);
+                state.events.remove(&(at, id));
+                state.places.remove(&id);
                 let deadline = watched.grant.deadline();
                 if now >= deadline {
                     expired.push(watched.grant);
@@ -183,7 +197,7 @@ impl Watchdog {
         let room = due.len().next_multiple_of(BATCH) - due.len();
         let nearly: Vec<_> = state
             .events
-            .range(..=(now.after(LOOK_AHEAD), usize::MAX))
+            .range(..=(now.after(LOOK_AHEAD), u64::MAX))
             .filter(|(_, watched)| {
                 let slack = watched.grant.plan.renew_every.unwrap_or_default() / EARLY;
                 watched.renew_at.is_some_and(|renew_at| renew_at <= now.after(slack))
@@ -230,17 +244,15 @@ impl Watchdog {
     /// Notes when a lease wants its next renewal, unless it has ended.
     fn expect_renewal(&self, grant: &Arc<Grant>, renew_at: Moment) {
         let mut state = self.state();
-        let address = Arc::as_ptr(grant).addr();
-        let Some(at) = state.places.remove(&address) else { return };
-        state.events.remove(&(at, address));
+        let Some(at) = state.places.remove(&grant.id) else { return };
+        state.events.remove(&(at, grant.id));
         self.enter(&mut state, Watched { grant: grant.clone(), renew_at: Some(renew_at) });
     }
 
     fn enter(&self, state: &mut State, watched: Watched) {
-        let address = Arc::as_ptr(&watched.grant).addr();
-        let at = watched.next_event();
-        state.places.insert(address, at);
-        state.events.insert((at, address), watched);
+        let (id, at) = (watched.grant.id, watched.next_event());
+        state.places.insert(id, at);
+        state.events.insert((at, id), watched);
         if state.sleeping_until.is_none_or(|sleeping_until| at < sleeping_until) {
             self.nudge.notify_one();
         }

@@ -64,17 +64,18 @@ async fn allowed_it_enters_and_the_key_is_free_only_after_the_outermost_exit() {
 async fn ownership_does_not_leak_through_spawn() {
     let locks = LockManager::in_memory();
     for allow in [false, true] {
-        let spawned = locks
+        let mut spawned = None;
+        locks
             .lock("k")
             .run(async |_| {
                 let task = tokio::spawn(inner(&locks, allow));
                 sleep(ms(100)).await;
                 assert!(!task.is_finished(), "the spawned task came in beside its parent");
-                task
+                spawned = Some(task);
             })
             .await
             .unwrap();
-        assert_eq!(spawned.await.unwrap().unwrap(), 7);
+        assert_eq!(spawned.unwrap().await.unwrap().unwrap(), 7);
     }
 }
 

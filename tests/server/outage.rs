@@ -101,7 +101,7 @@ async fn a_busy_script_elsewhere_is_an_outage_and_the_lease_survives_it() {
     let mut blocker = server.connect().unwrap();
     blocker.send(&["EVAL", "while true do end", "0"]).unwrap();
     crate::support::until("the server says BUSY", ms(2000), || {
-        server.command(&["GET", "x"]).is_ok_and(|reply| reply.is_nil()) == false
+        !server.command(&["GET", "x"]).is_ok_and(|reply| reply.is_nil())
     })
     .await;
     let error = locks.lock("k").acquire().await.unwrap_err();

@@ -35,8 +35,11 @@ impl Expansion<'_> {
             }
             OnLost::Finish => quote_spanned!(Span::mixed_site()=> #p::OnLost::Finish),
             OnLost::Closure(handler) => {
-                let Handler { pattern, body } = &**handler;
-                quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(|#pattern| #body))
+                let Handler { span, pattern, body } = &**handler;
+                // At its place, but not the user's own: lints about closures do not know what the option takes.
+                let span = Span::mixed_site().located_at(*span);
+                let closure = quote_spanned!(span=> |#pattern| #body);
+                quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(#closure))
             }
         };
         quote_spanned!(Span::mixed_site()=> #p::Policies { spec: #spec, busy: #busy, error: #error, lost: #lost })

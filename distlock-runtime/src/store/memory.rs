@@ -163,6 +163,7 @@ impl LockStore for MemoryStore {
             };
             let at = expires.min(now.after(at_most));
             tokio::select! {
+                biased;
                 () = freed => {}
                 () = self.clock.sleep_until(at) => {}
             }

@@ -24,7 +24,11 @@ impl ResponseError for ApiError {}
 
 #[get("/below/{id}")]
 #[distributed_lock(key = "k:{id.as_ref()}", manager = locks.get_ref())]
-async fn below(request: HttpRequest, id: web::Path<u32>, locks: web::Data<LockManager>) -> Result<HttpResponse, ApiError> {
+async fn below(
+    request: HttpRequest,
+    id: web::Path<u32>,
+    locks: web::Data<LockManager>,
+) -> Result<HttpResponse, ApiError> {
     let local = std::rc::Rc::new(request);
     tokio::task::yield_now().await;
     Ok(HttpResponse::Ok().body(format!("{}{id}", local.path())))
@@ -40,8 +44,11 @@ async fn above(request: HttpRequest, locks: web::Data<LockManager>) -> Result<Ht
 #[actix_web::test]
 async fn handlers_answer() {
     let locks = LockManager::in_memory();
-    let app = test::init_service(App::new().app_data(web::Data::new(locks.clone())).service(below).service(above)).await;
-    let status = async |uri: &str| test::call_service(&app, test::TestRequest::get().uri(uri).to_request()).await.status().as_u16();
+    let app =
+        test::init_service(App::new().app_data(web::Data::new(locks.clone())).service(below).service(above)).await;
+    let status = async |uri: &str| {
+        test::call_service(&app, test::TestRequest::get().uri(uri).to_request()).await.status().as_u16()
+    };
     assert_eq!(status("/below/1").await, 200);
     assert_eq!(status("/above/1").await, 200);
     let _held = locks.lock("k:1").acquire().await.unwrap();

@@ -1,6 +1,12 @@
 //! Annotated functions of every kind in a crate that denies every lint it can. `cargo clippy` is the test.
 #![deny(warnings, missing_docs, unreachable_pub, missing_debug_implementations, unused_qualifications)]
-#![deny(unused_crate_dependencies, single_use_lifetimes, let_underscore_drop, unused_lifetimes, variant_size_differences)]
+#![deny(
+    unused_crate_dependencies,
+    single_use_lifetimes,
+    let_underscore_drop,
+    unused_lifetimes,
+    variant_size_differences
+)]
 #![deny(clippy::all, clippy::pedantic, clippy::nursery, clippy::cargo)]
 #![deny(
     clippy::shadow_unrelated,

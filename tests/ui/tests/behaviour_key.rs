@@ -87,3 +87,32 @@ async fn a_blank_value_locks_nothing() {
     assert!(matches!(err, LockError::InvalidKey(_)), "{err:?}");
     assert!(err.to_string().contains("user.email"), "{err}");
 }
+
+#[distributed_lock(key = "{a}:{b}-3A{c}", lease = lease)]
+async fn hostile(a: &str, b: &str, c: &str) -> Result<String, LockError> {
+    Ok(lease.key().to_owned())
+}
+
+/// Separators, what they are escaped to, and what stands around them in the template.
+const HOSTILE: [&str; 5] = [":", "-3A", "a", "%3A", " "];
+
+#[tokio::test]
+async fn different_arguments_never_share_a_key() {
+    let mut words: Vec<String> = HOSTILE.iter().map(|word| (*word).to_owned()).collect();
+    words.extend(HOSTILE.iter().flat_map(|first| HOSTILE.iter().map(move |second| format!("{first}{second}"))));
+    let mut seen = std::collections::HashMap::new();
+    locked(async {
+        for a in &words {
+            for b in &words {
+                for c in &words {
+                    let Ok(key) = hostile(a, b, c).await else { continue };
+                    if let Some(other) = seen.insert(key.clone(), (a, b, c)) {
+                        panic!("{key:?} is of {other:?} and of {:?}", (a, b, c));
+                    }
+                }
+            }
+        }
+    })
+    .await;
+    assert!(seen.len() > 20_000, "only {} keys were made", seen.len());
+}

@@ -88,6 +88,31 @@ async fn an_argument_that_the_body_drops_is_dropped_there() {
     assert_eq!(found.taken(), expected.taken());
 }
 
+/// A closure that mentions the arguments in another order than they stand in.
+#[distributed_lock(key = "k", manager = log.1, on_busy = |_| { drop(first); drop(second); Ok(0) })]
+async fn locked_with_a_closure(log: &Log, first: Noisy, second: Noisy, third: Noisy) -> Result<u8, LockError> {
+    log.note("body");
+    let _ = &third;
+    Ok(1)
+}
+
+async fn plain_with_a_closure(log: &Log, first: Noisy, second: Noisy, third: Noisy) -> Result<u8, LockError> {
+    log.note("body");
+    let _ = (&first, &second, &third);
+    Ok(1)
+}
+
+#[tokio::test]
+async fn a_closure_does_not_change_the_order() {
+    let (expected, found) = (Log::new(), Log::new());
+    let call = |log: &Log| (log.noisy("first"), log.noisy("second"), log.noisy("third"));
+    let (a, b, c) = call(&expected);
+    plain_with_a_closure(&expected, a, b, c).await.unwrap();
+    let (a, b, c) = call(&found);
+    locked_with_a_closure(&found, a, b, c).await.unwrap();
+    assert_eq!(found.taken(), expected.taken());
+}
+
 /// Tells whether the lease was held when it was dropped.
 struct Witness(Log, Arc<OnceLock<LeaseHandle>>);
 

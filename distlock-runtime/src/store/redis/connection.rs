@@ -6,13 +6,14 @@
 //! [`CONNECT_PAUSE`]. Callers never wait longer than their own limit.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::target::Target;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The least time between two connection attempts after a failed one.
@@ -24,7 +25,7 @@ const FROZEN_AFTER: u32 = 2;
 /// A connection slot. Its driver lives on the runtime of whoever made the connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    client: Client,
+    target: Target,
     connect_timeout: Duration,
     state: Mutex<State>,
 }
@@ -44,8 +45,8 @@ struct Live {
 }
 
 impl Connection {
-    pub(crate) fn new(client: Client, connect_timeout: Duration) -> Self {
-        Self { client, connect_timeout, state: Mutex::new(State::Idle { failed: None }) }
+    pub(crate) fn new(target: Target, connect_timeout: Duration) -> Self {
+        Self { target, connect_timeout, state: Mutex::new(State::Idle { failed: None }) }
     }
 
     /// Sends one command and waits at most `limit` for its answer, connecting first if need be.
@@ -120,7 +121,7 @@ impl Connection {
         let (sender, progress) = watch::channel(None);
         *state = State::Connecting(progress.clone());
         drop(state);
-        let attempt = Attempt { client: self.client.clone(), limit: self.connect_timeout, address: self.address() };
+        let attempt = Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address() };
         // The sender goes with the task: if its runtime ends, the receivers see it closed.
         tokio::spawn(async move {
             let _ = sender.send(Some(attempt.run().await));
@@ -182,7 +183,7 @@ impl Connection {
 
     /// Where the server is, without the credentials that the URL may have held.
     pub(crate) fn address(&self) -> String {
-        self.client.get_connection_info().addr().to_string()
+        self.target.address()
     }
 }
 
@@ -196,7 +197,7 @@ enum Progress {
 }
 
 struct Attempt {
-    client: Client,
+    target: Target,
     limit: Duration,
     address: String,
 }
@@ -205,7 +206,7 @@ impl Attempt {
     async fn run(self) -> Result<Live, StoreError> {
         // Commands are timed by the callers, each within its own budget.
         let config = AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
-        match timeout(self.limit, self.client.get_multiplexed_async_connection_with_config(&config)).await {
+        match timeout(self.limit, self.target.connect(&config)).await {
             Ok(Ok(connection)) => Ok(Live { connection, id: Arc::new(()) }),
             Ok(Err(error)) => Err(self.failure(&error)),
             Err(_elapsed) => Err(StoreError::new(

@@ -6,6 +6,7 @@
 
 mod connection;
 mod scripts;
+pub(crate) mod target;
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -13,6 +14,7 @@ use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, Va
 
 use self::connection::Connection;
 use self::scripts::{ACQUIRE, Form, RELEASE, RENEW};
+use self::target::Target;
 use super::{
     Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError, StoreErrorKind,
 };
@@ -32,10 +34,12 @@ impl RedisStore {
     /// Reads the URL; connects to nothing.
     pub(crate) fn open(url: &str, connect_timeout: Duration) -> Result<Self, StoreError> {
         let client = Client::open(connection_info(url)?).map_err(|error| bad_url(error.category()))?;
-        Ok(Self {
-            front: Connection::new(client.clone(), connect_timeout),
-            back: Connection::new(client, connect_timeout),
-        })
+        Ok(Self::on(Target::Server(client), connect_timeout))
+    }
+
+    /// A store on one node; connects to nothing.
+    pub(crate) fn on(target: Target, connect_timeout: Duration) -> Self {
+        Self { front: Connection::new(target.clone(), connect_timeout), back: Connection::new(target, connect_timeout) }
     }
 
     /// Makes the front connection.

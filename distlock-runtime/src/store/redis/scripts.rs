@@ -4,9 +4,10 @@
 //! script cache or a new server costs one more trip and needs no further permission.
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{Cmd, Value};
+use tokio::time::Instant;
 
 use super::connection::{Connection, Refusal};
 use crate::store::{StoreError, StoreErrorKind};

@@ -49,6 +49,15 @@ fn ten_coupons_are_issued_by_processes_on_a_server() {
 }
 
 #[test]
+fn ten_coupons_are_issued_by_processes_on_the_server_in_the_program() {
+    let output = run(&["--processes=3", "--buyers=8", "--backend=embedded"]);
+    assert_ten_issued(&output);
+    let text = stdout(&output);
+    assert!(text.starts_with("backend: a server inside of this program on port "), "{text}");
+    assert!(text.contains("24 granted to 3 workers"), "{text}");
+}
+
+#[test]
 fn ten_coupons_are_issued_by_tasks_in_memory() {
     let output = run(&["--processes=3", "--buyers=8", "--backend=memory"]);
     assert_ten_issued(&output);
@@ -61,6 +70,10 @@ fn without_the_lock_the_shop_oversells_and_says_so() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("OVERSOLD"), "{}", stdout(&output));
 
+    let output = run(&["--no-lock", "--backend", "embedded"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains("OVERSOLD"), "{}", stdout(&output));
+
     drop(server_or_skip!());
     let output = run(&["--no-lock", "--backend", "spawn"]);
     assert_eq!(output.status.code(), Some(1));
@@ -69,8 +82,14 @@ fn without_the_lock_the_shop_oversells_and_says_so() {
 
 #[test]
 fn after_the_kill_of_a_holder_another_takes_over_in_time() {
+    after_a_kill("embedded");
     drop(server_or_skip!());
-    let output = run(&["--kill", "--processes", "3", "--buyers", "8", "--backend", "spawn"]);
+    after_a_kill("spawn");
+}
+
+#[track_caller]
+fn after_a_kill(backend: &str) {
+    let output = run(&["--kill", "--processes", "3", "--buyers", "8", "--backend", backend]);
     assert_ten_issued(&output);
     let text = stdout(&output);
     let takeover = text.lines().find(|line| line.starts_with("  takeover  worker-"));
@@ -82,7 +101,9 @@ fn it_says_where_the_locks_are_and_keeps_the_password_to_itself() {
     let output = coupon().env("DISTLOCK_SERVER_BIN", "/no/such/server").output().unwrap();
     assert_ten_issued(&output);
     let text = stdout(&output);
-    assert!(text.starts_with("backend: memory") && text.contains("`/no/such/server`"), "{text}");
+    assert!(text.starts_with("backend: a server inside of this program on port "), "{text}");
+    assert!(text.contains(", for want of another: ") && text.contains("`/no/such/server`"), "{text}");
+    assert!(text.contains(" granted to 4 workers"), "they are processes: {text}");
 
     let output = coupon().env("DISTLOCK_URL", "memory:").output().unwrap();
     assert_ten_issued(&output);
@@ -113,7 +134,7 @@ fn a_wrong_flag_is_refused_with_the_way_out_and_nothing_is_sold() {
         (&["--processes=-1"], "`--processes` cannot be `-1`; give a whole number from 1 to 64"),
         (&["--buyers", "x"], "`--buyers` cannot be `x`; give a whole number from 1 to 1000"),
         (&["--buyers=99999999999999999999"], "`--buyers` cannot be `99999999999999999999`; "),
-        (&["--backend", "memroy"], "`--backend` cannot be `memroy`; give auto, spawn, memory or a URL"),
+        (&["--backend", "memroy"], "`--backend` cannot be `memroy`; give auto, spawn, embedded, memory or a URL"),
         (&["--kill=yes"], "`--kill` takes no value; write it alone"),
         (&["--kill", "--no-lock"], "`--kill` and `--no-lock` exclude each other; "),
         (&["--kill", "--backend", "memory"], "`--kill` needs worker processes, "),
@@ -131,7 +152,9 @@ fn a_wrong_flag_is_refused_with_the_way_out_and_nothing_is_sold() {
 fn help_names_every_flag() {
     let output = run(&["--help"]);
     assert!(output.status.success());
-    for flag in ["--processes", "--buyers", "--backend", "--no-lock", "--kill"] {
+    for flag in
+        ["auto ", "spawn ", "embedded ", "memory ", "--processes", "--buyers", "--backend", "--no-lock", "--kill"]
+    {
         assert!(stdout(&output).contains(flag), "{flag}");
     }
 }

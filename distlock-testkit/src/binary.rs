@@ -69,6 +69,17 @@ fn find_in(named: Option<&OsStr>, path: Option<&OsStr>) -> Result<PathBuf, Missi
         .ok_or(Missing { named: None })
 }
 
+/// Every server that this machine has: the named one, and each kind on `PATH`.
+pub(crate) fn find_all() -> Vec<PathBuf> {
+    let path = env::var_os("PATH");
+    let on_path = |name: &str| find_in(Some(OsStr::new(name)), path.as_deref()).ok();
+    let mut found: Vec<PathBuf> = find().into_iter().chain(PROGRAMS.into_iter().filter_map(on_path)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    // The same program by two names is one server.
+    found.retain(|program| seen.insert(program.canonicalize().unwrap_or_else(|_| program.clone())));
+    found
+}
+
 fn is_program(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }

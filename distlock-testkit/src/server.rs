@@ -164,6 +164,13 @@ impl Server {
         binary::find()
     }
 
+    /// Every server program on this machine: the one that `DISTLOCK_SERVER_BIN` names, and each kind on `PATH`. For
+    /// tests that have to hold on all of them; see [`Builder::program`].
+    #[must_use]
+    pub fn all_available() -> Vec<PathBuf> {
+        binary::find_all()
+    }
+
     /// How clients reach it, as in `redis://127.0.0.1:20123`.
     #[must_use]
     pub fn url(&self) -> String {

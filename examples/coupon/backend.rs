@@ -1,8 +1,9 @@
-//! Where the locks live: on the user's server, on one started for this run, or in this process.
+//! Where the locks live: on the user's server, on one started for this run, on one inside of this program, or in memory.
 
 use std::fmt;
+use std::net::SocketAddr;
 
-use distlock_testkit::Server;
+use distlock_testkit::{EmbeddedServer, Server};
 
 use crate::options::{Options, Wanted};
 
@@ -15,15 +16,21 @@ pub(crate) struct Backend {
 enum Place {
     Url(String),
     Started(Box<Server>),
+    Embedded {
+        address: SocketAddr,
+        /// Ends when this is dropped.
+        _server: EmbeddedServer,
+    },
     Memory,
 }
 
 impl Backend {
     /// Does as `--backend` says.
-    pub(crate) fn choose(options: &Options) -> Result<Self, String> {
+    pub(crate) async fn choose(options: &Options) -> Result<Self, String> {
         let backend = match &options.backend {
-            Wanted::Auto => Self::auto(),
+            Wanted::Auto => Self::auto().await,
             Wanted::Spawn => Self::started("as `--backend spawn` says"),
+            Wanted::Embedded => Self::embedded("as `--backend embedded` says".to_owned()).await,
             Wanted::Memory => Ok(Self { place: Place::Memory, why: "as `--backend memory` says".to_owned() }),
             Wanted::Url(url) => Ok(Self::at(url, "as `--backend` says")),
         }?;
@@ -36,8 +43,8 @@ impl Backend {
         Ok(backend)
     }
 
-    /// The user's server, else one found on this machine, else memory.
-    fn auto() -> Result<Self, String> {
+    /// The user's server, else one found on this machine, else the one in this program.
+    async fn auto() -> Result<Self, String> {
         match std::env::var("DISTLOCK_URL") {
             Ok(url) if !url.is_empty() => return Ok(Self::at(&url, "named by `DISTLOCK_URL`")),
             Err(std::env::VarError::NotUnicode(_)) => {
@@ -47,8 +54,14 @@ impl Backend {
         }
         match Server::available() {
             Ok(_) => Self::started("found on this machine"),
-            Err(missing) => Ok(Self { place: Place::Memory, why: format!("because there is {missing}") }),
+            Err(missing) => Self::embedded(format!("for want of another: {missing}")).await,
         }
+    }
+
+    async fn embedded(why: String) -> Result<Self, String> {
+        let server = EmbeddedServer::new();
+        let address = server.serve_tcp().await.map_err(|error| error.to_string())?;
+        Ok(Self { place: Place::Embedded { address, _server: server }, why })
     }
 
     fn started(why: &str) -> Result<Self, String> {
@@ -67,6 +80,7 @@ impl Backend {
         match &self.place {
             Place::Url(url) => Some(url.clone()),
             Place::Started(server) => Some(server.url()),
+            Place::Embedded { address, .. } => Some(format!("redis://{address}")),
             Place::Memory => None,
         }
     }
@@ -78,6 +92,9 @@ impl fmt::Display for Backend {
             // What stands before the host may be a password.
             Place::Url(url) => write!(f, "backend: the server at {}, ", url.rsplit(['@', '/']).next().unwrap_or(""))?,
             Place::Started(server) => write!(f, "backend: a server of this run's own on port {}, ", server.port())?,
+            Place::Embedded { address, .. } => {
+                write!(f, "backend: a server inside of this program on port {}, ", address.port())?;
+            }
             Place::Memory => f.write_str("backend: memory; the workers are tasks of one process, ")?,
         }
         f.write_str(&self.why)

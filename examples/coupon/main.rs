@@ -71,7 +71,7 @@ async fn main() -> ExitCode {
 
 /// Opens the shop, lets everybody in, and says whether all went well.
 async fn sell(options: &Options) -> Result<bool> {
-    let backend = Backend::choose(options)?;
+    let backend = Backend::choose(options).await?;
     progress::say(&backend.to_string());
 
     let folder = Folder::new()?;

@@ -15,11 +15,12 @@ Usage: coupon [FLAGS]
   --processes N    worker processes, 1 to 64 (4)
   --buyers M       buyers of each worker, 1 to 1000 (25)
   --backend WHERE  where the locks live (auto):
-                     auto    the server that DISTLOCK_URL names, else a server found on this machine,
-                             else memory
-                     spawn   a redis-server or valkey-server started for this run
-                     memory  this process; the workers are tasks in it
-                     URL     as in redis://127.0.0.1:6379
+                     auto      the server that DISTLOCK_URL names, else a server found on this machine,
+                               else embedded
+                     spawn     a redis-server or valkey-server started for this run
+                     embedded  a small server inside of this program; nothing to install
+                     memory    this process; the workers are tasks in it
+                     URL       as in redis://127.0.0.1:6379
   --no-lock        the same sale without the lock: it oversells
   --kill           kill one holder in the middle of its claim, and measure how soon another takes over
   --help           this text
@@ -46,6 +47,7 @@ pub(crate) enum Command {
 pub(crate) enum Wanted {
     Auto,
     Spawn,
+    Embedded,
     Memory,
     Url(String),
 }
@@ -171,10 +173,11 @@ fn backend(value: String) -> Result<Wanted, String> {
     match value.as_str() {
         "auto" => Ok(Wanted::Auto),
         "spawn" => Ok(Wanted::Spawn),
+        "embedded" => Ok(Wanted::Embedded),
         "memory" => Ok(Wanted::Memory),
         url if url.contains(':') => Ok(Wanted::Url(value)),
         _ => Err(format!(
-            "`--backend` cannot be `{value}`; give auto, spawn, memory or a URL as in redis://127.0.0.1:6379"
+            "`--backend` cannot be `{value}`; give auto, spawn, embedded, memory or a URL as in redis://127.0.0.1:6379"
         )),
     }
 }

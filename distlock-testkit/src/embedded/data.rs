@@ -63,7 +63,7 @@ impl Hash {
     }
 }
 
-/// A score, ordered; it is never NaN.
+/// A score, ordered; it is neither NaN nor -0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Score(pub(crate) f64);
 
@@ -77,8 +77,7 @@ impl PartialOrd for Score {
 
 impl Ord for Score {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // Not `total_cmp`, for which -0 is less than 0.
-        self.0.partial_cmp(&other.0).unwrap_or(std::cmp::Ordering::Equal)
+        self.0.total_cmp(&other.0)
     }
 }
 
@@ -99,6 +98,7 @@ impl Sorted {
     }
 
     pub(crate) fn set(&mut self, member: &[u8], score: f64) {
+        let score = score + 0.0; // there is one zero
         self.remove(member);
         self.scores.insert(member.to_vec(), Score(score));
         self.order.insert((Score(score), member.to_vec()));

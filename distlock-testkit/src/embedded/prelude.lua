@@ -1,50 +1,25 @@
 -- What surrounds every script: the `redis` table, protected globals, and the text of errors.
 --
 -- Arguments  trace    gives source and line of the script's innermost frame
+--            raised   gives the text of the error that `redis.call` has just raised
 --            sha1hex  hashes a string
 --
--- Result     compile environment, and run(script, call, keys, arguments) -> ok, result | false, error table
+-- Result     the environment to compile scripts in, and
+--            run(script, call, pcall, keys, arguments) -> true, result | false, {err, source, line}
+--
+-- `redis.call` itself is no Lua function: `return redis.call(…)` is a tail call, and would leave no trace of its line.
 
-local trace, sha1hex = ...
-local error, getmetatable, pairs, pcall, rawget, rawset, select, setmetatable, tostring, type, xpcall =
-  error, getmetatable, pairs, pcall, rawget, rawset, select, setmetatable, tostring, type, xpcall
-local format, find, sub, gsub = string.format, string.find, string.sub, string.gsub
-
--- The command as the server executes it; set for the time of one script.
-local execute
+local trace, raised, sha1hex = ...
+local error, loadstring, pairs, pcall, select, setfenv, setmetatable, tostring, type, xpcall =
+  error, loadstring, pairs, pcall, select, setfenv, setmetatable, tostring, type, xpcall
+local find, gsub, floor = string.find, string.gsub, math.floor
 
 local function failure(text)
   return {err = text}
 end
 
-local function command(...)
-  local count = select('#', ...)
-  if count == 0 then
-    return failure('ERR Please specify at least one argument for this redis.call() call')
-  end
-  local parts = {...}
-  for i = 1, count do
-    local kind = type(parts[i])
-    if kind == 'number' then
-      -- Not `tostring`, which keeps 14 digits.
-      parts[i] = format('%.17g', parts[i])
-    elseif kind ~= 'string' then
-      return failure('ERR Lua redis lib command arguments must be strings or integers')
-    end
-  end
-  return execute(parts)
-end
-
 local redis = {
   LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
-  pcall = command,
-  call = function(...)
-    local answer = command(...)
-    if type(answer) == 'table' and answer.err then
-      error(answer)
-    end
-    return answer
-  end,
   log = function() end,
   sha1hex = function(...)
     if select('#', ...) ~= 1 then
@@ -81,8 +56,8 @@ end
 
 local globals = {}
 for _, name in pairs({
-  'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'pcall', 'rawequal', 'rawget', 'select', 'setmetatable',
-  'tonumber', 'tostring', 'type', 'unpack', 'xpcall', 'collectgarbage', '_VERSION',
+  'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'rawequal', 'rawget', 'select', 'setmetatable',
+  'tonumber', 'tostring', 'type', 'unpack', 'collectgarbage', '_VERSION',
 }) do
   globals[name] = _G[name]
 end
@@ -104,7 +79,7 @@ library.random = function(low, high)
   if not high then
     low, high = 1, low
   end
-  return low + math.floor(share * (high - low + 1))
+  return low + floor(share * (high - low + 1))
 end
 globals.math = protected(library)
 
@@ -116,21 +91,60 @@ setmetatable(globals, {
 local environment = protected(globals)
 globals._G = environment
 
--- Runs where the error was raised, so that its line can still be told.
-local function handler(raised)
-  if type(raised) ~= 'table' then
-    raised = {err = 'ERR ' .. tostring(raised)}
+-- A chunk made by a script lives under the script's rules.
+globals.loadstring = function(source, name)
+  if type(source) == 'string' and find(source, '^\27') then
+    error('ERR precompiled chunks are not allowed', 2)
   end
-  local source, line = trace()
-  return {err = raised.err, source = source, line = line}
+  local chunk, problem = loadstring(source, name)
+  if chunk then
+    setfenv(chunk, environment)
+  end
+  return chunk, problem
 end
 
-local function run(script, call, keys, arguments)
-  execute, seed = call, 0
+-- What `redis.call` raises is no Lua value until it is caught.
+local function caught(what)
+  if type(what) == 'userdata' then
+    return raised()
+  end
+  if type(what) == 'table' and type(what.err) == 'string' then
+    return what.err
+  end
+  return what
+end
+
+local function outcome(ok, ...)
+  if ok then
+    return true, ...
+  end
+  return false, caught((...))
+end
+
+globals.pcall = function(...)
+  return outcome(pcall(...))
+end
+
+globals.xpcall = function(body, handler)
+  return xpcall(body, function(what) return handler(caught(what)) end)
+end
+
+-- Runs where the error was raised, so that its line can still be told.
+local function handler(what)
+  local source, line = trace()
+  if type(what) == 'userdata' then
+    return {err = raised(), source = source, line = line}
+  end
+  if type(what) == 'table' then
+    return {err = what.err, source = source, line = line}
+  end
+  return {err = 'ERR ' .. tostring(what), source = source, line = line}
+end
+
+local function run(script, call, pcall, keys, arguments)
+  redis.call, redis.pcall, seed = call, pcall, 0
   globals.KEYS, globals.ARGV = keys, arguments
-  local ok, result = xpcall(script, handler)
-  execute = nil
-  return ok, result
+  return xpcall(script, handler)
 end
 
 return environment, run

@@ -1,8 +1,10 @@
 //! Lua in an embedded server: running a script, and turning values into answers and back as Redis does.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use mlua::{Function, Lua, LuaOptions, StdLib, Table, Value};
+use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 
 use super::commands::{Failure, execute_in_script};
 use super::core::Core;
@@ -19,6 +21,9 @@ pub(crate) struct Engine {
     lua: Lua,
     environment: Table,
     run: Function,
+    format: Function,
+    /// The text of what `redis.call` has raised last.
+    raised: Arc<Mutex<String>>,
     compiled: HashMap<String, Function>,
 }
 
@@ -39,11 +44,15 @@ impl Engine {
 
     fn build() -> mlua::Result<Self> {
         let lua = Lua::new_with(StdLib::TABLE | StdLib::STRING | StdLib::MATH, LuaOptions::default())?;
+        let raised = Arc::new(Mutex::new(String::new()));
         let trace = lua.create_function(|lua, ()| Ok(innermost(lua)))?;
+        let text = Arc::clone(&raised);
+        let text = lua.create_function(move |_, ()| Ok(lock(&text).clone()))?;
         let sha1hex = lua.create_function(|_, text: mlua::LuaString| Ok(sha1(&text.as_bytes())))?;
+        let format = lua.globals().get::<Table>("string")?.get("format")?;
         let prelude = lua.load(include_str!("prelude.lua")).set_name("@prelude");
-        let (environment, run) = prelude.call((trace, sha1hex))?;
-        Ok(Self { lua, environment, run, compiled: HashMap::new() })
+        let (environment, run) = prelude.call((trace, text, sha1hex))?;
+        Ok(Self { lua, environment, run, format, raised, compiled: HashMap::new() })
     }
 
     /// Forgets the compiled scripts.
@@ -77,13 +86,25 @@ impl Engine {
                 function
             }
         };
+        let core = RefCell::new(core);
+        let execute = |lua: &Lua, parts: MultiValue| match self.parts(parts) {
+            Ok(parts) => to_lua(lua, execute_in_script(&mut core.borrow_mut(), client, &parts)),
+            Err(failure) => to_lua(lua, failure.into()),
+        };
         let result = self.lua.scope(|scope| {
-            let call = scope.create_function_mut(|lua: &Lua, parts: Vec<mlua::LuaString>| {
-                let parts: Vec<Bytes> = parts.iter().map(|part| part.as_bytes().to_vec()).collect();
-                to_lua(lua, execute_in_script(core, client, &parts))
+            let call = scope.create_function(|lua, parts| {
+                let answer = execute(lua, parts)?;
+                match answer.as_table().and_then(|table| table.raw_get::<Option<String>>("err").transpose()) {
+                    Some(text) => {
+                        *lock(&self.raised) = text?;
+                        Err(mlua::Error::runtime("raised by `redis.call`"))
+                    }
+                    None => Ok(answer),
+                }
             })?;
+            let pcall = scope.create_function(execute)?;
             let (keys, arguments) = (self.strings(script.keys)?, self.strings(script.arguments)?);
-            self.run.call::<(bool, Value)>((function, call, keys, arguments))
+            self.run.call::<(bool, Value)>((function, call, pcall, keys, arguments))
         });
         Ok(match result {
             Ok((true, value)) => from_lua(&value),
@@ -92,10 +113,34 @@ impl Engine {
         })
     }
 
+    /// The arguments of `redis.call` as a command.
+    fn parts(&self, arguments: MultiValue) -> Result<Vec<Bytes>, Failure> {
+        if arguments.is_empty() {
+            return Err(Failure::of("ERR Please specify at least one argument for this redis lib call"));
+        }
+        let part = |argument: Value| match argument {
+            Value::String(text) => Some(text.as_bytes().to_vec()),
+            // Not the usual 14 digits.
+            number @ (Value::Integer(_) | Value::Number(_)) => {
+                self.format.call::<mlua::LuaString>(("%.17g", number)).ok().map(|text| text.as_bytes().to_vec())
+            }
+            _ => None,
+        };
+        arguments
+            .into_iter()
+            .map(part)
+            .collect::<Option<_>>()
+            .ok_or(Failure::of("ERR Lua redis lib command arguments must be strings or integers"))
+    }
+
     fn strings(&self, strings: &[Bytes]) -> mlua::Result<Table> {
         let strings = strings.iter().map(|string| self.lua.create_string(string)).collect::<mlua::Result<Vec<_>>>()?;
         self.lua.create_sequence_from(strings)
     }
+}
+
+fn lock(text: &Mutex<String>) -> MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Empties a first line as in `#!lua flags=no-writes`, and keeps the numbers of the others.

@@ -14,7 +14,7 @@ pub(super) const SPECS: &[Spec] = &[
         let (seconds, micros) = (call.core.time().div_euclid(1_000_000), call.core.time().rem_euclid(1_000_000));
         Ok(Answer::List(vec![Answer::bulk(seconds.to_string()), Answer::bulk(micros.to_string())]))
     }),
-    Spec::new("select", 2, |_, parts| match integer(&parts[1]).map_err(|_| Failure::of("ERR invalid DB index"))? {
+    Spec::new("select", 2, |_, parts| match integer(&parts[1])? {
         0 => Ok(Answer::OK),
         _ => Err(Failure::of("ERR DB index is out of range")),
     }),

@@ -32,14 +32,17 @@ enum Expiry {
 }
 
 fn set(call: &mut Call<'_>, parts: &[Bytes]) -> Outcome {
-    let (mut condition, mut expiry, mut gives_old) = (None, None, false);
+    let (mut condition, mut gives_old) = (None, false);
+    let mut expiry: Option<(&str, &[u8])> = None;
     let mut words = parts[3..].iter();
     while let Some(word) = words.next() {
         let unit = ["ex", "px", "exat", "pxat"].into_iter().find(|unit| is(word, unit));
-        if let (Some(unit), None) = (unit, &expiry) {
+        // One way to say it; the last of several amounts counts.
+        let fits = |name: &str| expiry.is_none_or(|(known, _)| known == name);
+        if let Some(unit) = unit.filter(|unit| fits(unit)) {
             let amount = words.next().ok_or(Failure::SYNTAX)?;
             expiry = Some((unit, amount.as_slice()));
-        } else if is(word, "keepttl") && expiry.is_none() {
+        } else if is(word, "keepttl") && fits("keepttl") {
             expiry = Some(("keepttl", &[]));
         } else if is(word, "nx") && condition != Some(Condition::Present) {
             condition = Some(Condition::Absent);

@@ -2,6 +2,8 @@
 //!
 //! * [`Server`]: a real `redis-server` or `valkey-server` of one's own, which can be frozen, killed and restarted.
 //!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
+//! * [`EmbeddedServer`]: a server inside of the test's own process, with virtual time and faults on demand.
+//! * [`FaultProxy`]: the same faults between a client and any server.
 //! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
 //! * [`Recorder`]: which process held which key from when to when, written by many processes into one file.
 //! * [`check`]: reads such a [`History`] and tells whether the lock ever let two in, or a fencing token fell back.
@@ -58,6 +60,11 @@ pub use recorder::{Holding, Recorder};
 pub use resp::{Connection, Reply};
 pub use server::{Builder, Server};
 pub use skip::{REQUIRE_SERVER, SKIP_LOG};
+
+/// The code in the guide is compiled and run.
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../../docs/testing.md")]
+mod guide {}
 
 #[doc(hidden)]
 pub mod __private {

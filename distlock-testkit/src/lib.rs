@@ -2,8 +2,11 @@
 //!
 //! * [`Server`]: a real `redis-server` or `valkey-server` of one's own, which can be frozen, killed and restarted.
 //!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
+//! * [`EmbeddedServer`]: a server inside of the test's own process, with virtual time and faults on demand.
+//! * [`FaultProxy`]: the same faults between a client and any server.
 //! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
 //! * [`Recorder`]: which process held which key from when to when, written by many processes into one file.
+//! * [`dropped_after`]: a future that is given up after so many steps.
 //! * [`simulation`]: scenarios under paused time that a seed decides.
 //! * [`check`]: reads such a [`History`] and tells whether the lock ever let two in, or a fencing token fell back.
 //!
@@ -29,6 +32,7 @@
 compile_error!("`distlock-testkit` freezes and kills servers by signals; use it on a Unix system");
 
 mod binary;
+mod cancel;
 mod checker;
 #[cfg(feature = "embedded")]
 mod embedded;
@@ -47,6 +51,7 @@ mod skip;
 mod wire;
 
 pub use binary::{Missing, SERVER_BIN};
+pub use cancel::dropped_after;
 pub use checker::{Report, Violation, check};
 #[cfg(feature = "embedded")]
 pub use embedded::{EmbeddedBuilder, EmbeddedServer, Executed, ServerClock};
@@ -60,6 +65,11 @@ pub use recorder::{Holding, Recorder};
 pub use resp::{Connection, Reply};
 pub use server::{Builder, Server};
 pub use skip::{REQUIRE_SERVER, SKIP_LOG};
+
+/// The code in the guide is compiled and run.
+#[cfg(all(doctest, feature = "embedded"))]
+#[doc = include_str!("../../docs/testing.md")]
+mod guide {}
 
 #[doc(hidden)]
 pub mod __private {

@@ -118,6 +118,7 @@ pub(crate) fn answer_length(bytes: &[u8]) -> Result<Option<usize>, Garbled> {
 
 /// What a server answers, before it is put into the protocol of the connection.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(not(feature = "embedded"), allow(dead_code))] // the proxy answers with errors alone
 pub(crate) enum Answer {
     Status(Cow<'static, str>),
     Error(String),
@@ -137,7 +138,7 @@ pub(crate) enum Answer {
     Many(Vec<Answer>),
 }
 
-#[cfg_attr(not(feature = "embedded"), allow(dead_code))] // the proxy answers with errors alone
+#[cfg_attr(not(feature = "embedded"), allow(dead_code))]
 impl Answer {
     pub(crate) const OK: Self = Self::Status(Cow::Borrowed("OK"));
 

@@ -3,7 +3,9 @@
 use distlock::{LockManager, Renew};
 use tokio::time::{sleep, timeout};
 
-use crate::support::{assert_free, dropped_after, ms, settle};
+use distlock_testkit::dropped_after;
+
+use crate::support::{assert_free, ms, settle};
 
 #[tokio::test(start_paused = true)]
 async fn a_call_may_be_dropped_after_each_of_its_polls() {

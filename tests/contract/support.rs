@@ -1,41 +1,13 @@
 //! Small helpers that several topics need.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use distlock::{LockError, LockManager, LossCause};
 
 pub(crate) fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
-}
-
-/// Polls `future` up to `polls` times, then drops it. `true` if it was ready before.
-///
-/// Each poll but the last waits for the future's own wake-up, so the k-th poll is the k-th real step.
-pub(crate) async fn dropped_after<F: Future>(polls: usize, future: F) -> bool {
-    let mut future = pin!(future);
-    for _ in 0..polls {
-        let mut polled = false;
-        let ready = poll_fn(|cx| {
-            if polled {
-                return Poll::Ready(false);
-            }
-            polled = true;
-            match future.as_mut().poll(cx) {
-                Poll::Ready(_) => Poll::Ready(true),
-                Poll::Pending => Poll::Pending,
-            }
-        });
-        // After a pending poll the waker runs this again, which then only reports that the step was made.
-        if ready.await {
-            return true;
-        }
-    }
-    false
 }
 
 /// Runs the tasks that are ready until nothing is left to do without the clock.

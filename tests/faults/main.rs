@@ -1,1 +1,10 @@
-//! placeholder
+//! The contract under faults: the real runtime and the real client over an embedded server, in virtual time.
+//!
+//! Each file is one topic. Whatever happens here happens at the same moment in every run.
+
+mod cancelled;
+mod deadlines;
+mod releases;
+mod renewals;
+mod replies;
+mod support;

@@ -51,7 +51,7 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let server = EmbeddedServer::new();
 /// let config = redis::AsyncConnectionConfig::new();
-/// let info = "redis://embedded".parse()?; // the address is not used
+/// let info = redis::RedisConnectionInfo::default();
 /// let (mut client, driver) =
 ///     redis::aio::MultiplexedConnection::new_with_config(&info, server.connect(), config).await?;
 /// tokio::spawn(driver);

@@ -133,7 +133,7 @@ fn client(call: &mut Call<'_>, parts: &[Bytes]) -> Outcome {
 /// `ID n`, `TYPE normal|pubsub` and `SKIPME yes|no`, in any number; says how many connections have been ended.
 fn kill(call: &mut Call<'_>, filters: &[Bytes]) -> Outcome {
     let (mut id, mut subscribers, mut spares_me) = (None, None, true);
-    if filters.len() % 2 != 0 {
+    if !filters.len().is_multiple_of(2) {
         return Err(Failure::SYNTAX);
     }
     for pair in filters.chunks_exact(2) {

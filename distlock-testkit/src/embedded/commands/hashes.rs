@@ -38,7 +38,7 @@ fn hash<'a>(call: &'a mut Call<'_>, parts: &[Bytes]) -> Result<Option<&'a Hash>,
 
 fn set(call: &mut Call<'_>, parts: &[Bytes]) -> Outcome {
     let pairs = &parts[2..];
-    if pairs.len() % 2 != 0 {
+    if !pairs.len().is_multiple_of(2) {
         return Err(Failure::arity("hset"));
     }
     let added = call.core.data.make::<Hash, _>(&parts[1], |hash| {

@@ -81,7 +81,7 @@ fn add(call: &mut Call<'_>, parts: &[Bytes]) -> Outcome {
         at += 1;
     }
     let pairs = &parts[at..];
-    if pairs.is_empty() || pairs.len() % 2 != 0 {
+    if pairs.is_empty() || !pairs.len().is_multiple_of(2) {
         return Err(Failure::SYNTAX);
     }
     if absent && present {

@@ -59,6 +59,7 @@ async fn a_server_whose_clock_jumps_forward_is_noticed_at_the_next_renewal() {
     let last = locks.lock("k").wait(ms(1000)).acquire().await.unwrap();
     assert!(last.fencing_token() > token);
     last.release().await.unwrap();
+    drop(lease);
     all_is_well(&node, "k", [locks]).await;
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The client crate's own reconnection takes seconds before it gives up and keeps a frozen connection for ever, so this
 //! file does it: a connection is made on demand by one task at a time, shared by all callers, replaced after an error or
-//! when it has been silent for a whole response time-out, and a server that refuses connections is asked at most every
+//! when it has been silent for too long, and a server that refuses connections is asked at most every
 //! [`CONNECT_PAUSE`]. Callers never wait longer than their own limit.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +20,8 @@ use crate::store::{StoreError, StoreErrorKind};
 /// The least time between two connection attempts after a failed one.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that owes answers counts as frozen once this many waits for them were in vain and the first of them is
-/// a response time-out ago: a short wait alone says nothing about a long line.
+/// A connection that owes answers counts as frozen once this many waits for them were in vain and the first of them
+/// began half a response time-out ago: a short wait says nothing about a long line, and a lease cannot wait for ever.
 const FROZEN_AFTER: u32 = 2;
 
 /// How long a frozen connection is kept for what must stand behind its earlier commands.
@@ -201,7 +201,7 @@ impl Connection {
         {
             let silence = silence.get_or_insert(Silence { since: sent_at, waits: 0 });
             silence.waits += 1;
-            if silence.waits >= FROZEN_AFTER && silence.since.elapsed() >= self.response_timeout {
+            if silence.waits >= FROZEN_AFTER && silence.since.elapsed() >= self.response_timeout / 2 {
                 let frozen = live.clone();
                 slot.retired = Some((Instant::now(), frozen));
                 slot.state = State::Idle { failed: None };

@@ -5,6 +5,7 @@ use std::time::Duration;
 use distlock_testkit::{EmbeddedServer, Fault, FaultProxy, Match, Refusal, Reply, Server, server_or_skip};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, Value};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{Instant, timeout};
 
 /// So long nothing comes, if nothing is to come.
@@ -114,7 +115,78 @@ async fn every_fault_does_what_it_says(port: u16, server: &impl Behind) {
     drop(live); // the copy comes from a connection that has gone
     eventually("the copy is executed", || stored("n").as_deref() == Some("5")).await;
 
+    answers_keep_step(&proxy).await;
     everything_else_passes(&proxy, server).await;
+}
+
+/// Byte for byte: a client that counts answers would take an answer too many, or the next one, for its own.
+async fn answers_keep_step(proxy: &FaultProxy) {
+    proxy.clear();
+    let mut wire = Wire::open(proxy).await;
+    proxy.inject(Match::nth(1).command("INCR").key("copied"), Fault::Duplicate(Duration::ZERO));
+    wire.send("INCR copied\r\nECHO a\r\n").await;
+    wire.expect(":1\r\n$1\r\na\r\n").await;
+
+    // Confirmations of subscriptions are answers, in both protocols; messages are none.
+    for protocol in ["2", "3"] {
+        let mut wire = Wire::open(proxy).await;
+        if protocol == "3" {
+            wire.send("HELLO 3\r\n").await;
+            wire.skip_to("modules\r\n*0\r\n").await;
+        }
+        wire.send("SUBSCRIBE a b\r\nSSUBSCRIBE a\r\nUNSUBSCRIBE\r\nSUNSUBSCRIBE a\r\nUNSUBSCRIBE\r\n").await;
+        wire.skip_to("sunsubscribe\r\n$1\r\na\r\n:0\r\n").await;
+        wire.skip_to(":0\r\n").await;
+        proxy.inject(Match::nth(1).command("ECHO"), Fault::Refuse(Refusal::Loading));
+        wire.send("ECHO x\r\nECHO y\r\n").await;
+        wire.expect("-LOADING Redis is loading the dataset in memory\r\n$1\r\ny\r\n").await;
+    }
+
+    let mut wire = Wire::open(proxy).await;
+    proxy.inject(Match::nth(2).command("ECHO"), Fault::DropReply);
+    wire.send("ECHO a\r\nECHO b\r\nECHO c\r\nECHO d\r\n").await;
+    wire.expect("$1\r\na\r\n").await;
+    assert!(timeout(SILENCE, wire.stream.read_u8()).await.is_err());
+}
+
+struct Wire {
+    stream: tokio::net::TcpStream,
+}
+
+impl Wire {
+    async fn open(proxy: &FaultProxy) -> Self {
+        Self { stream: tokio::net::TcpStream::connect(("127.0.0.1", proxy.port())).await.unwrap() }
+    }
+
+    async fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    #[track_caller]
+    fn expect(&mut self, text: &str) -> impl Future<Output = ()> {
+        let (place, text) = (std::panic::Location::caller(), text.to_owned());
+        async move {
+            let mut seen = vec![0; text.len()];
+            let read = timeout(Duration::from_secs(5), self.stream.read_exact(&mut seen)).await;
+            let seen = String::from_utf8_lossy(&seen).into_owned();
+            assert!(read.is_ok() && seen == text, "{place}: {seen:?} instead of {text:?}");
+        }
+    }
+
+    /// Reads until just behind this text.
+    #[track_caller]
+    fn skip_to(&mut self, text: &str) -> impl Future<Output = ()> {
+        let (place, text) = (std::panic::Location::caller(), text.to_owned());
+        async move {
+            let mut seen = Vec::new();
+            while !seen.ends_with(text.as_bytes()) {
+                match timeout(Duration::from_secs(5), self.stream.read_u8()).await {
+                    Ok(Ok(byte)) => seen.push(byte),
+                    other => panic!("{place}: {other:?} after {:?}", String::from_utf8_lossy(&seen)),
+                }
+            }
+        }
+    }
 }
 
 /// Pipelines, pushes and large values arrive as they were sent; without the server, connections are closed.

@@ -112,7 +112,17 @@ async fn keys_expire_by_the_server_s_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_stands_still_for_one_script() {
+async fn the_time_is_told_in_microseconds() {
+    let server = EmbeddedServer::new();
+    let micros = || server.command(&["TIME"]).unwrap().as_list().unwrap()[1].as_text().unwrap().to_owned();
+    assert_eq!(micros(), "0");
+    tokio::time::advance(std::time::Duration::from_micros(1_234)).await;
+    assert_eq!(micros(), "1234");
+}
+
+/// Of the real time, for paused time would stand still in any case.
+#[test]
+fn the_time_stands_still_for_one_script() {
     let server = EmbeddedServer::new();
     let script = "local a = redis.call('TIME') for i = 1, 100000 do end local b = redis.call('TIME')
         return a[1] == b[1] and a[2] == b[2]";

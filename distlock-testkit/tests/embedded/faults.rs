@@ -74,6 +74,19 @@ async fn after_a_dropped_answer_the_connection_executes_and_answers_no_more() {
     ask(&mut second, &["SET", "k", "3"]).await.unwrap();
 }
 
+/// A client that counts answers would take the next one for the one that is missing.
+#[tokio::test(start_paused = true)]
+async fn after_a_dropped_answer_no_byte_comes() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let server = EmbeddedServer::new();
+    let mut stream = server.connect();
+    server.inject(Match::nth(2).command("INCR"), Fault::DropReply);
+    stream.write_all(b"INCR k\r\nINCR k\r\nINCR k\r\nINCR k\r\n").await.unwrap();
+    let mut seen = Vec::new();
+    assert!(timeout(millis(60_000), stream.read_to_end(&mut seen)).await.is_err(), "it stays open");
+    assert_eq!((seen.as_slice(), stored(&server).as_deref()), (&b":1\r\n"[..], Some("4")));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_black_hole_swallows_and_stays_open() {
     let server = EmbeddedServer::new();

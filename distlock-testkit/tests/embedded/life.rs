@@ -64,6 +64,17 @@ async fn a_restart_loses_what_was_buffered() {
     server.restart(true);
     server.thaw();
     assert!(server.command(&["GET", "k"]).unwrap().is_nil());
+
+    // A copy belongs to no connection, and is lost with the server all the same.
+    let mut client = crate::support::client(&server).await;
+    server.inject(Match::nth(1).command("INCR"), Fault::Duplicate(millis(10)));
+    ask(&mut client, &["INCR", "n"]).await.unwrap();
+    server.freeze();
+    tokio::time::sleep(millis(20)).await;
+    server.restart(true);
+    server.freeze();
+    server.thaw();
+    assert_eq!(server.command(&["GET", "n"]).unwrap().as_text(), Some("1"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,10 +7,10 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Expr, ExprClosure, Lit, LitStr, Pat, Path, ReturnType, Token};
+use syn::{Expr, ExprClosure, ExprPath, Lit, LitStr, Pat, Path, ReturnType, Token};
 
 use crate::diagnostics::{Errors, nearest};
-use crate::{duration, options};
+use crate::{duration, options, valid};
 
 /// An option with the token that names it, which is where contradictions are shown.
 pub(crate) struct Given<T> {
@@ -145,6 +145,12 @@ impl Options {
             return skip_item(input);
         }
         self.seen.push(text.clone());
+        let colon = input.span();
+        if input.peek(Token![:]) && !input.peek(Token![::]) {
+            input.parse::<Token![:]>()?;
+            errors.at(colon, format!("write `=` instead of `:`, as in `{text} = {}`", example(&text)));
+            return skip_item(input);
+        }
         if !input.peek(Token![=]) || input.peek(Token![==]) {
             errors.at(name.span(), format!("option `{text}` needs a value, as in `{text} = {}`", example(&text)));
             return skip_item(input);
@@ -193,6 +199,7 @@ impl Options {
             "wait" => {
                 let value = match word(&value).as_deref() {
                     Some("forever") => Some(Wait::Forever),
+                    _ if is_quoted(text, &value, &["forever"], errors) => None,
                     _ => time(text, value, errors).map(Wait::For),
                 };
                 self.wait = value.map(|value| Given { name, value });
@@ -201,6 +208,7 @@ impl Options {
                 let value = match word(&value).as_deref() {
                     Some("auto") => Some(Renew::Auto),
                     Some("off") => Some(Renew::Off),
+                    _ if is_quoted(text, &value, &["auto", "off"], errors) => None,
                     _ => match &value {
                         Expr::Lit(literal) if matches!(literal.lit, Lit::Bool(_)) => {
                             choose(text, &value, &["auto", "off"], "a duration", errors)
@@ -225,6 +233,10 @@ impl Options {
                     (Some("cancel"), _) => Some(OnLost::Cancel),
                     (Some("finish"), _) => Some(OnLost::Finish),
                     (_, Expr::Closure(closure)) => handler(text, closure, errors).map(OnLost::Closure),
+                    (Some("skip"), value) => {
+                        errors.on(value, "`on_lost` takes `cancel`, `finish` or a closure such as `|lost| EXPR`; `finish` lets the body run to its end");
+                        None
+                    }
                     (_, value) => {
                         choose(text, &value, &["cancel", "finish"], "a closure such as `|lost| EXPR`", errors)
                     }
@@ -237,7 +249,16 @@ impl Options {
                 }
                 _ => errors.on(value, "`lease` takes the name that the body gives the lease, as in `lease = lease`"),
             },
-            "manager" => self.manager = Some(Given { name, value }),
+            "manager" => match text_of(&value) {
+                None => self.manager = Some(Given { name, value }),
+                Some(quoted) if syn::parse_str::<ExprPath>(&quoted).is_ok() => {
+                    errors.on(value, format!("write `manager = {quoted}` without quotes"));
+                }
+                Some(_) => errors.on(
+                    value,
+                    "`manager` takes an expression that leads to a `LockManager`, as in `manager = self.locks`",
+                ),
+            },
             _ => match value {
                 Expr::Path(path) if path.qself.is_none() => self.krate = Some(Given { name, value: path.path }),
                 Expr::Lit(literal) if matches!(literal.lit, Lit::Str(_)) => {
@@ -309,6 +330,35 @@ pub(crate) fn ungroup(mut expr: Expr) -> Expr {
     expr
 }
 
+/// What a string literal says.
+fn text_of(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Str(text) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Reports one of the words of an option that stands in quotes.
+fn is_quoted(option: &str, value: &Expr, words: &[&str], errors: &mut Errors) -> bool {
+    let quoted = text_of(value).filter(|text| words.contains(&text.as_str()));
+    if let Some(text) = &quoted {
+        errors.on(value, format!("write `{option} = {text}` without quotes"));
+    }
+    quoted.is_some()
+}
+
+/// What the examples call the argument of an option's closure.
+fn parameter(option: &str) -> &'static str {
+    match option {
+        "on_busy" => "busy",
+        "on_lost" => "lost",
+        _ => "err",
+    }
+}
+
 fn word(value: &Expr) -> Option<String> {
     match value {
         Expr::Path(path) => path.path.get_ident().map(Ident::to_string),
@@ -322,10 +372,25 @@ fn template(value: &Expr, errors: &mut Errors) -> Option<LitStr> {
             Lit::Str(template) if template.suffix().is_empty() => return Some(template.clone()),
             _ => errors.on(literal, "`key` must be a string literal such as `\"order:{id}\"`"),
         },
-        computed => options::not_yet(computed, "a computed key", "write a template such as `\"order:{id}\"`", errors),
+        Expr::Path(_) | Expr::Field(_) => {
+            let source = value.to_token_stream().to_string().replace(' ', "");
+            errors.on(value, format!("`key` takes a template; write `key = \"{{{source}}}\"`"));
+        }
+        computed => {
+            let template = formatted(computed).unwrap_or_else(|| "\"order:{id}\"".to_owned());
+            options::not_yet(computed, "a computed key", &format!("write a template such as `{template}`"), errors);
+        }
     }
     None
 }
+
+/// The template of `format!("TEMPLATE")`, if it stands there alone.
+fn formatted(computed: &Expr) -> Option<String> {
+    let Expr::Macro(call) = computed else { return None };
+    call.mac.parse_body::<LitStr>().ok().map(|template| template.to_token_stream().to_string())
+}
+
+const WAIT_OF_ZERO: &str = "`0` has no unit; leave `wait` out for one try";
 
 fn time(option: &str, value: Expr, errors: &mut Errors) -> Option<Time> {
     let literal = match value {
@@ -342,8 +407,13 @@ fn time(option: &str, value: Expr, errors: &mut Errors) -> Option<Time> {
     match literal {
         Lit::Str(text) => match duration::parse(&text.value()) {
             Ok(duration) => return Some(Time::Literal(duration, text)),
+            Err(_) if option == "wait" && text.value().trim() == "0" => errors.on(text, WAIT_OF_ZERO),
+            Err(problem) if matches!(option, "ttl" | "min_hold") && duration::is_in_days(&text.value()) => {
+                errors.on(text, format!("{problem}, and at most `{}`", duration::show(valid::MAX_TTL)));
+            }
             Err(problem) => errors.on(text, problem),
         },
+        Lit::Int(number) if option == "wait" && number.base10_digits() == "0" => errors.on(number, WAIT_OF_ZERO),
         Lit::Int(number) if number.suffix().is_empty() => errors.on(&number, duration::no_unit(number.base10_digits())),
         Lit::Int(_) | Lit::Float(_) => {
             let text = literal.to_token_stream().to_string();
@@ -367,11 +437,15 @@ fn refused(option: &str, value: Expr, errors: &mut Errors) -> Option<Refused> {
         (Some("error"), _) => Some(Refused::Error),
         (Some("skip"), _) => Some(Refused::Skip),
         (_, Expr::Closure(closure)) => handler(option, closure, errors).map(Refused::Closure),
-        (_, value) => choose(option, &value, &["error", "skip"], "a closure such as `|err| EXPR`", errors),
+        (_, value) => {
+            let closure = format!("a closure such as `|{}| EXPR`", parameter(option));
+            choose(option, &value, &["error", "skip"], &closure, errors)
+        }
     }
 }
 
 fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Box<Handler>> {
+    let plain = format!("is a plain closure; write `|{}| EXPR`", parameter(option));
     let problem = if closure.asyncness.is_some() {
         "is pasted into the async function, so `.await` works in it; leave out `async`"
     } else if !matches!(closure.output, ReturnType::Default) {
@@ -381,7 +455,7 @@ fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Bo
     } else if closure.capture.is_some() {
         "is pasted into the function, so it captures nothing; leave out `move`"
     } else if closure.constness.is_some() || closure.lifetimes.is_some() {
-        "is a plain closure; write `|err| EXPR`"
+        plain.as_str()
     } else {
         let pattern = closure.inputs.into_iter().next()?;
         return Some(Box::new(Handler { span: closure.inputs_begin.span, pattern, body: *closure.body }));
@@ -392,6 +466,9 @@ fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Bo
 
 /// Reports a value that is none of those that the option takes.
 fn choose<T>(option: &str, value: &Expr, words: &[&str], more: &str, errors: &mut Errors) -> Option<T> {
+    if is_quoted(option, value, words, errors) {
+        return None;
+    }
     let near = word(value).and_then(|given| nearest(&given, words.iter().copied()));
     let mut choice: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     choice.extend((!more.is_empty()).then(|| more.to_owned()));

@@ -49,6 +49,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_millis(millis))
 }
 
+/// Whether the text counts in days, which no lock does.
+pub(crate) fn is_in_days(text: &str) -> bool {
+    matches!(text.trim().trim_start_matches(|c: char| c.is_ascii_digit()).trim(), "d" | "day" | "days")
+}
+
 /// What to say of a number that stands alone.
 pub(crate) fn no_unit(number: &str) -> String {
     format!("`{number}` has no unit; did you mean `\"{number}s\"` or `\"{number}ms\"`?")

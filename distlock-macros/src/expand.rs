@@ -25,7 +25,7 @@
 //! The key is an owned value made in a statement of its own, so none of its temporaries lives across an await and the
 //! body may move what the key was made from. The body is given by value to a hand-written future, not to an `async fn`,
 //! which would double its size, nor to a nested function, which would lose generics and `Self`. No item with a name is
-//! written, because other attributes may emit the function twice.
+//! written beside the function, because other attributes may emit it twice.
 
 mod body;
 mod policies;
@@ -33,7 +33,7 @@ mod settings;
 mod types;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Lifetime, Type};
@@ -61,13 +61,17 @@ pub(crate) fn expand(options: &Options, function: &Function, template: &Template
     tokens
 }
 
-/// The one path under which everything generated stands, shown at a place.
+/// The one path under which everything generated stands, shown at a place. A path of the user is imported once under a
+/// name of ours, so that a wrong one is one error.
 fn private(options: &Options, span: Span) -> TokenStream {
     match &options.krate {
-        Some(Given { value: path, .. }) => quote!(#path::__private),
+        Some(_) => Ident::new(IMPORTED, span).into_token_stream(),
         None => quote_spanned!(span=> ::distlock::__private),
     }
 }
+
+/// What the library is called inside a function with the option `crate`. Names of items have no hygiene.
+const IMPORTED: &str = "__distlock_private";
 
 struct Expansion<'a> {
     options: &'a Options,
@@ -87,6 +91,10 @@ impl Expansion<'_> {
         let [key, settings, manager, policies, call, start] =
             ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
         let spec = own("__spec");
+        let import = self.options.krate.as_ref().map(|Given { value: path, .. }| {
+            let private = &self.private;
+            quote_spanned!(Span::mixed_site()=> use #path::__private as #private;)
+        });
         let checks = self.checks();
         let hint = self.hint();
         let key_value = self.key();
@@ -117,6 +125,7 @@ impl Expansion<'_> {
             _ => quote_spanned!(Span::mixed_site()=> return #locked;),
         };
         quote_spanned! {Span::mixed_site()=>
+            #import
             #checks
             #hint
             let #key = #key_value;

@@ -8,6 +8,7 @@ mod diagnostics;
 mod duration;
 mod expand;
 mod fallback;
+mod free;
 mod options;
 mod shape;
 mod template;
@@ -67,7 +68,7 @@ mod valid;
 /// | `on_busy` | `error`, `skip` or a closure, `error` | what the call gives when somebody else holds the lock |
 /// | `on_error` | `error`, `skip` or a closure, `error` | what it gives when the lock cannot be had for another reason |
 /// | `on_lost` | `cancel`, `finish` or a closure, `cancel` | whether the loss of the lease ends the body, and what the call gives then |
-/// | `lease` | a name | what the body calls its `&Lease` |
+/// | `lease` | a name | what the body calls its `&Lease`; a task or thread that the body starts takes `lease.handle()` |
 /// | `manager` | an expression | the manager to use; else that of `scope`, else that of `init` |
 /// | `crate` | a path | where the library is, when it is not `::distlock` |
 ///
@@ -79,7 +80,8 @@ mod valid;
 /// With `error` and `cancel`, the function returns a `Result` whose error is `From<LockError>`. `skip` leaves the call out:
 /// it gives `()`, `None`, `Outcome::Skipped` (only `on_busy`), or one of them in `Ok`. A closure gives a value of its own.
 /// Those of `on_busy` and `on_error` are pasted into the function: they may use and move the arguments, await, `?` and
-/// return. That of `on_lost` cannot use the arguments, for the body had them.
+/// return. That of `on_lost` cannot use the arguments, for the body had them: it is given the `Lost`, and what more it needs
+/// the body must return itself.
 ///
 /// ```
 /// use distlock::distributed_lock;
@@ -95,8 +97,11 @@ mod valid;
 ///
 /// # Other attributes
 ///
-/// Put it above `#[tokio::main]`, `#[tokio::test]` and `#[rstest]`, which make the function synchronous; on either side of
-/// `#[instrument]` and of the attributes of web frameworks; and on the methods in an impl or trait under `#[async_trait]`.
+/// Put it above `#[tokio::test]` and `#[rstest]`, which make the function synchronous; on either side of `#[instrument]`
+/// and of the attributes of web frameworks; and on the methods in an impl or trait under `#[async_trait]`.
+///
+/// Above `#[tokio::main]` the lock is taken before the body of `main`, so `distlock::init` in the body would come too late:
+/// name the manager, as in `manager = LockManager::connect(URL).await?`, or lock a function that `main` calls.
 #[proc_macro_attribute]
 pub fn distributed_lock(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     distributed_lock_tokens(attribute.into(), item.into()).into()

@@ -218,7 +218,7 @@ fn not_async(sig: &Signature) -> String {
         return "`#[distributed_lock]` needs an `async fn`; write `async fn` here and return what the future gives"
             .to_owned();
     }
-    "`#[distributed_lock]` needs an `async fn`; if another attribute such as `#[tokio::test]` has already removed `async`, move `#[distributed_lock]` above it".to_owned()
+    "`#[distributed_lock]` needs an `async fn`; write `async fn`, or, where an attribute such as `#[tokio::test]` has already removed `async`, move `#[distributed_lock]` above it".to_owned()
 }
 
 fn cfgs(attrs: &[Attribute]) -> Vec<Attribute> {

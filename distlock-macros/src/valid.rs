@@ -2,16 +2,21 @@
 
 use std::time::Duration;
 
-use crate::attribute::{Given, Options, Renew, Time};
+use quote::ToTokens;
+use syn::LitStr;
+use syn::ext::IdentExt;
+
+use crate::attribute::{Given, OnLost, Options, Renew, Time};
 use crate::diagnostics::Errors;
 use crate::duration::show;
+use crate::free::first_use;
 use crate::shape::Function;
 
 /// The shortest ttl: below it, one lost packet is a lost lease.
 const MIN_TTL: Duration = Duration::from_millis(10);
 
 /// The longest ttl; a manager may lower it.
-const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The least pause between two renewals.
 const MIN_RENEW: Duration = Duration::from_millis(3);
@@ -21,6 +26,8 @@ pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors)
     renewal(options, errors);
     holding(options, errors);
     names(options, function, errors);
+    lost_arguments(options, function, errors);
+    manager_of_main(options, function, errors);
 }
 
 fn bounds(options: &Options, errors: &mut Errors) {
@@ -50,7 +57,7 @@ fn bounds(options: &Options, errors: &mut Errors) {
 }
 
 fn renewal(options: &Options, errors: &mut Errors) {
-    let ttl = options.ttl.as_ref().and_then(|ttl| literal(&ttl.value));
+    let ttl = literal(options.ttl.as_ref()).map(|(ttl, _)| ttl);
     match &options.renew {
         Some(Given { name, value: Renew::Off }) => {
             if !options.was_written("ttl") {
@@ -88,24 +95,18 @@ fn renewal(options: &Options, errors: &mut Errors) {
 }
 
 fn holding(options: &Options, errors: &mut Errors) {
-    let ttl = options.ttl.as_ref().and_then(|ttl| literal(&ttl.value));
-    let max_hold = options.max_hold.as_ref().and_then(|max_hold| literal(&max_hold.value));
-    if let (Some(ttl), Some(max_hold), Some(given)) = (ttl, max_hold, &options.max_hold)
+    let Options { ttl, max_hold, min_hold, .. } = options;
+    let [ttl, max_hold, min_hold] = [ttl, max_hold, min_hold].map(|given| literal(given.as_ref()));
+    if let (Some((ttl, _)), Some((max_hold, text))) = (ttl, max_hold)
         && max_hold < ttl
     {
-        errors.at(
-            given.name.span(),
-            format!("`max_hold` is shorter than `ttl`; make it at least `{}`, or shorten `ttl`", show(ttl)),
-        );
+        errors
+            .on(text, format!("`max_hold` is shorter than `ttl`; make it at least `{}`, or shorten `ttl`", show(ttl)));
     }
-    let min_hold = options.min_hold.as_ref().and_then(|min_hold| literal(&min_hold.value));
-    if let (Some(min_hold), Some(max_hold), Some(given)) = (min_hold, max_hold, &options.min_hold)
+    if let (Some((min_hold, text)), Some((max_hold, _))) = (min_hold, max_hold)
         && min_hold > max_hold
     {
-        errors.at(
-            given.name.span(),
-            format!("`min_hold` is longer than `max_hold`; make it at most `{}`", show(max_hold)),
-        );
+        errors.on(text, format!("`min_hold` is longer than `max_hold`; make it at most `{}`", show(max_hold)));
     }
 }
 
@@ -117,9 +118,40 @@ fn names(options: &Options, function: &Function, errors: &mut Errors) {
     }
 }
 
-fn literal(time: &Time) -> Option<Duration> {
-    match time {
-        Time::Literal(duration, _) => Some(*duration),
+/// The closure of `on_lost` is no part of the body, which the arguments went into.
+fn lost_arguments(options: &Options, function: &Function, errors: &mut Errors) {
+    let Some(Given { value: OnLost::Closure(handler), .. }) = &options.on_lost else { return };
+    let (pattern, body) = (handler.pattern.to_token_stream(), handler.body.to_token_stream());
+    // An argument with a `cfg` may not be there, and its name may mean something else then.
+    let arguments = function.bindings.iter().filter(|binding| binding.cfgs.is_empty());
+    let mut used = arguments.filter_map(|binding| {
+        let name = binding.ident.unraw().to_string();
+        first_use(&name, &pattern, &body).map(|span| (name, span))
+    });
+    // One closure that reaches for the arguments is one mistake.
+    if let Some((name, span)) = used.next() {
+        errors.at(span, format!("the closure of `on_lost` cannot use the argument `{name}`, for the body had it; use the `Lost` it is given, or return the value from the body"));
+    }
+}
+
+/// Above `#[tokio::main]` the body of `main` is under the lock, and so is what it says about the manager.
+fn manager_of_main(options: &Options, function: &Function, errors: &mut Errors) {
+    if options.was_written("manager") {
+        return;
+    }
+    let is_main = |attribute: &&syn::Attribute| {
+        let names = attribute.path().segments.iter().map(|segment| segment.ident.to_string());
+        names.eq(["tokio", "main"])
+    };
+    if let Some(main) = function.attrs.iter().find(is_main) {
+        errors.on(main, "the lock is taken before the body of `main`, so `distlock::init` in it comes too late; name the manager, as in `manager = LockManager::connect(URL).await?`, or lock a function that `main` calls");
+    }
+}
+
+/// A duration that is known while the macro runs, with its place.
+fn literal(given: Option<&Given<Time>>) -> Option<(Duration, &LitStr)> {
+    match &given?.value {
+        Time::Literal(duration, text) => Some((*duration, text)),
         Time::Constant(_) | Time::Computed(_) => None,
     }
 }

@@ -143,6 +143,8 @@ impl Intent {
         loop {
             self.inner.open()?;
             let sent_at = self.inner.clock.now();
+            // Only the answer right before this one may speak for it.
+            let just_seen = last_seen.take();
             match attempt.send(budget.command_limit()).await {
                 Ok(Acquired::Granted { fencing_token }) => {
                     if let Some(begun) = attempt.into_lease(fencing_token, sent_at) {
@@ -179,11 +181,11 @@ impl Intent {
                 Ok(Acquired::Foreign(what)) => return Err(InvalidKey::new(&*self.name.key, what).into()),
                 Err(error) if error.kind != StoreErrorKind::Unavailable => return Err(error.into()),
                 // The budget cut the last look at a key that was held; that is no outage.
-                Err(error) if error.unanswered && budget.spent() && last_seen.is_some() => {
-                    return Err(self.busy(last_seen.unwrap_or_default(), budget));
+                Err(error) if error.unanswered && budget.spent() && just_seen.is_some() => {
+                    return Err(self.busy(just_seen.unwrap_or_default(), budget));
                 }
                 // The first command after a broken connection fails, the next one finds a new connection.
-                Err(_) if !resent && !budget.nearly_spent() => (resent, last_seen) = (true, None),
+                Err(_) if !resent && !budget.nearly_spent() => resent = true,
                 Err(error) => {
                     let error = LockError::from(error);
                     if budget.one_try || budget.nearly_spent() {
@@ -191,7 +193,6 @@ impl Intent {
                     }
                     events::waiting_through_outage(&self.name.key, &error);
                     tell(&turn, News::Failing(error));
-                    last_seen = None;
                     // What was sent is compensated for, so its token is dead.
                     attempt = Attempt::new(self);
                     self.rest(&mut pause, budget).await;

@@ -191,13 +191,14 @@ impl Hold {
         grant.inner.watchdog.keep_running();
         if cancels_on_loss {
             grant.wake_on_loss(cx.waker());
-            if let Err(lost) = grant.check() {
-                return Poll::Ready(Err(lost));
-            }
         }
         let output = {
             let _held = held::enter(grant);
             let _polling = grant.poll_body();
+            // The last thing before the step: whatever delays this thread until here cannot make the step stale.
+            if cancels_on_loss && let Err(lost) = grant.check() {
+                return Poll::Ready(Err(lost));
+            }
             ready!(body.poll(cx))
         };
         Poll::Ready(if cancels_on_loss { grant.check().map(|()| output) } else { Ok(output) })

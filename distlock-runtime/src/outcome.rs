@@ -188,6 +188,12 @@ impl<T, E: FromLockError> CarriesLost for Result<T, E> {
     note = "or give a value of your own with `on_busy = |busy| EXPR`"
 )]
 pub trait SkipBusy: Sized {
+    /// `Self`. What else is asked of the type is asked of this, so that one that cannot be skipped is one error.
+    type Itself;
+
+    /// Back from that.
+    fn itself(itself: Self::Itself) -> Self;
+
     /// The value of a call that was left out.
     fn skipped(busy: Busy) -> Self;
 }
@@ -199,43 +205,92 @@ pub trait SkipBusy: Sized {
     note = "or give a value of your own with `on_error = |err| EXPR`"
 )]
 pub trait SkipError: Sized {
+    /// `Self`. What else is asked of the type is asked of this, so that one that cannot be skipped is one error.
+    type Itself;
+
+    /// Back from that.
+    fn itself(itself: Self::Itself) -> Self;
+
     /// The value of a call that was left out.
     fn skipped() -> Self;
 }
 
+#[diagnostic::do_not_recommend]
 impl SkipBusy for () {
+    type Itself = Self;
+
+    fn itself((): Self) -> Self {}
+
     fn skipped(_: Busy) -> Self {}
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> SkipBusy for Option<T> {
+    type Itself = Self;
+
+    fn itself(itself: Self) -> Self {
+        itself
+    }
+
     fn skipped(_: Busy) -> Self {
         None
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> SkipBusy for Outcome<T> {
+    type Itself = Self;
+
+    fn itself(itself: Self) -> Self {
+        itself
+    }
+
     fn skipped(busy: Busy) -> Self {
         Self::Skipped(busy)
     }
 }
 
 impl<T: SkipBusy, E> SkipBusy for Result<T, E> {
+    type Itself = Self;
+
+    fn itself(itself: Self) -> Self {
+        itself
+    }
+
     fn skipped(busy: Busy) -> Self {
         Ok(T::skipped(busy))
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl SkipError for () {
+    type Itself = Self;
+
+    fn itself((): Self) -> Self {}
+
     fn skipped() -> Self {}
 }
 
+#[diagnostic::do_not_recommend]
 impl<T> SkipError for Option<T> {
+    type Itself = Self;
+
+    fn itself(itself: Self) -> Self {
+        itself
+    }
+
     fn skipped() -> Self {
         None
     }
 }
 
 impl<T: SkipError, E> SkipError for Result<T, E> {
+    type Itself = Self;
+
+    fn itself(itself: Self) -> Self {
+        itself
+    }
+
     fn skipped() -> Self {
         Ok(T::skipped())
     }

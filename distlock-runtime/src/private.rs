@@ -6,7 +6,7 @@ pub use core::time::Duration;
 use crate::current::AsLockManager;
 pub use crate::current::current;
 pub use crate::declarations::Spec;
-use crate::error::{LockError, Lost};
+use crate::error::{Busy, LockError, Lost};
 use crate::events;
 pub use crate::locked::{Call, Locked, Opened, Start, Verdict};
 use crate::manager::LockManager;
@@ -91,20 +91,20 @@ pub struct Policies<R> {
     /// Whose call it is.
     pub spec: &'static Spec,
     /// `on_busy`.
-    pub busy: OnRefusal<R>,
+    pub busy: OnRefusal<R, fn(Busy) -> R>,
     /// `on_error`.
-    pub error: OnRefusal<R>,
+    pub error: OnRefusal<R, fn() -> R>,
     /// `on_lost`.
     pub lost: OnLost<R>,
 }
 
-/// `on_busy` or `on_error`.
+/// `on_busy` or `on_error`; `S` makes the value of a call that is left out.
 #[derive(Debug)]
-pub enum OnRefusal<R> {
+pub enum OnRefusal<R, S> {
     /// Give the error.
     Fail(fn(LockError) -> R),
     /// Leave the call out, which is worth an event.
-    Skip(fn(LockError) -> R),
+    Skip(S),
     /// A closure inside the body's future makes the value.
     Closure,
 }
@@ -128,13 +128,24 @@ impl<R> Verdict<R> for Policies<R> {
     }
 
     fn refused(&self, err: LockError) -> Result<R, LockError> {
-        match if err.is_busy() { &self.busy } else { &self.error } {
-            OnRefusal::Fail(fail) => Ok(fail(err)),
-            OnRefusal::Skip(skip) => {
-                events::skipped(self.spec.function, &err);
-                Ok(skip(err))
-            }
-            OnRefusal::Closure => Err(err),
+        let function = self.spec.function;
+        match err {
+            LockError::Busy(busy) => match &self.busy {
+                OnRefusal::Fail(fail) => Ok(fail(busy.into())),
+                OnRefusal::Skip(skip) => {
+                    events::skipped(function, &busy.clone().into());
+                    Ok(skip(busy))
+                }
+                OnRefusal::Closure => Err(busy.into()),
+            },
+            err => match &self.error {
+                OnRefusal::Fail(fail) => Ok(fail(err)),
+                OnRefusal::Skip(skip) => {
+                    events::skipped(function, &err);
+                    Ok(skip())
+                }
+                OnRefusal::Closure => Err(err),
+            },
         }
     }
 
@@ -151,56 +162,6 @@ impl<R> Verdict<R> for Policies<R> {
             }
         }
     }
-}
-
-// One function for each set of options that are left at `error` and `cancel`; see the traits.
-
-/// The failure as a value of the function's return type.
-pub fn fail_busy_error_lost<R: CarriesBusyErrorLost>(err: LockError) -> R {
-    R::of(err)
-}
-
-/// The failure as a value of the function's return type.
-pub fn fail_busy_error<R: CarriesBusyError>(err: LockError) -> R {
-    R::of(err)
-}
-
-/// The failure as a value of the function's return type.
-pub fn fail_busy_lost<R: CarriesBusyLost>(err: LockError) -> R {
-    R::of(err)
-}
-
-/// The failure as a value of the function's return type.
-pub fn fail_busy<R: CarriesBusy>(err: LockError) -> R {
-    R::of(err)
-}
-
-/// The failure as a value of the function's return type.
-pub fn fail_error_lost<R: CarriesErrorLost>(err: LockError) -> R {
-    R::of(err)
-}
-
-/// The failure as a value of the function's return type.
-pub fn fail_error<R: CarriesError>(err: LockError) -> R {
-    R::of(err)
-}
-
-/// The failure as a value of the function's return type.
-pub fn fail_lost<R: CarriesLost>(err: LockError) -> R {
-    R::of(err)
-}
-
-/// `on_busy = skip`.
-pub fn skip_busy<R: SkipBusy>(err: LockError) -> R {
-    match err {
-        LockError::Busy(busy) => R::skipped(busy),
-        other => unreachable!("asked what a busy lock gives, but it failed: {other}"),
-    }
-}
-
-/// `on_error = skip`.
-pub fn skip_error<R: SkipError>(_err: LockError) -> R {
-    R::skipped()
 }
 
 /// What a body does that is polled without a lease although no closure wants it. It must not go on.

@@ -27,7 +27,8 @@ use crate::error::{InvalidKey, LockError};
     message = "`{Self}` cannot stand in a lock key",
     label = "not a type that prints exactly one way",
     note = "a key takes integers, `bool`, `char`, strings, `NonZero` integers, `Uuid` and IP addresses",
-    note = "name the part that says what is locked, as in `{{user.id}}`; of an `Option`, a list or a float, decide first what the lock is on and pass that as an argument"
+    note = "name the part that says what is locked, as in `{{user.id}}`; of an `Option`, a list or a float, decide first what the lock is on and pass that as an argument",
+    note = "for an axum extractor write `Path(id): Path<u64>`, or `{{id.0}}`"
 )]
 pub trait KeySegment: Sealed {
     /// Writes the value as it is, without any escape.
@@ -75,12 +76,14 @@ macro_rules! integers {
     ($($integer:ty)*) => {$(
         impl Sealed for $integer {}
 
+        #[diagnostic::do_not_recommend]
         impl KeySegment for $integer {
             fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
                 write!(to, "{self}")
             }
         }
 
+        #[diagnostic::do_not_recommend]
         impl KeyInteger for $integer {
             fn write_integer(&self, IntegerFormat { radix, width, prefix }: IntegerFormat, to: &mut dyn Write) -> fmt::Result {
                 match (radix, prefix) {
@@ -99,12 +102,14 @@ macro_rules! integers {
 
         impl Sealed for NonZero<$integer> {}
 
+        #[diagnostic::do_not_recommend]
         impl KeySegment for NonZero<$integer> {
             fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
                 self.get().write_segment(to)
             }
         }
 
+        #[diagnostic::do_not_recommend]
         impl KeyInteger for NonZero<$integer> {
             fn write_integer(&self, format: IntegerFormat, to: &mut dyn Write) -> fmt::Result {
                 self.get().write_integer(format, to)
@@ -119,6 +124,7 @@ macro_rules! printed {
     ($($ty:ty)*) => {$(
         impl Sealed for $ty {}
 
+        #[diagnostic::do_not_recommend]
         impl KeySegment for $ty {
             fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
                 write!(to, "{self}")
@@ -131,6 +137,7 @@ printed!(bool char Uuid IpAddr Ipv4Addr Ipv6Addr);
 
 impl Sealed for str {}
 
+#[diagnostic::do_not_recommend]
 impl KeySegment for str {
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
         to.write_str(self)
@@ -139,6 +146,7 @@ impl KeySegment for str {
 
 impl Sealed for String {}
 
+#[diagnostic::do_not_recommend]
 impl KeySegment for String {
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
         to.write_str(self)
@@ -169,6 +177,7 @@ pointers!(&T &mut T Box<T> Rc<T> Arc<T>);
 
 impl<T: ToOwned + Sealed + ?Sized> Sealed for Cow<'_, T> {}
 
+#[diagnostic::do_not_recommend]
 impl<T: ToOwned + KeySegment + ?Sized> KeySegment for Cow<'_, T> {
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
         T::write_segment(self, to)

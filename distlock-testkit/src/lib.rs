@@ -7,6 +7,7 @@
 //! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
 //! * [`Recorder`]: which process held which key from when to when, written by many processes into one file.
 //! * [`dropped_after`]: a future that is given up after so many steps.
+//! * [`process`]: a worker process that stops for a while.
 //! * [`simulation`]: scenarios under paused time that a seed decides.
 //! * [`check`]: reads such a [`History`] and tells whether the lock ever let two in, or a fencing token fell back.
 //!
@@ -41,6 +42,7 @@ mod fault;
 mod folder;
 mod history;
 mod monitor;
+pub mod process;
 mod proxy;
 mod reaper;
 mod recorder;

@@ -5,6 +5,7 @@
 mod loss;
 mod orphans;
 mod outage;
+mod pauses;
 mod processes;
 mod refusals;
 mod runtimes;

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use distlock::LockManager;
+use distlock::{LockError, LockManager, distributed_lock};
 use distlock_testkit::{History, Recorder, check, server_or_skip};
 
 use crate::support::{exists, ms, until};
@@ -22,6 +22,16 @@ fn spawn_worker(url: &str, history: &std::path::Path) -> Child {
         .unwrap()
 }
 
+/// What all processes call. Counts itself only under a lease that is valid.
+#[distributed_lock(key = "{key}", ttl = "5s", wait = "60s", lease = lease, manager = locks)]
+async fn critical(locks: &LockManager, recorder: &Recorder, key: &str) -> Result<(), LockError> {
+    lease.ensure_held()?;
+    let holding = recorder.granted(key, lease.fencing_token(), lease.remaining()).unwrap();
+    tokio::time::sleep(ms(1)).await;
+    holding.end().unwrap();
+    Ok(())
+}
+
 /// Not a test of its own: what one process of the others does.
 #[tokio::test]
 async fn worker() {
@@ -31,15 +41,7 @@ async fn worker() {
     let calls: Vec<_> = (0..CALLS)
         .map(|_| {
             let (locks, recorder) = (locks.clone(), recorder.clone());
-            tokio::spawn(async move {
-                let body = async |lease: &distlock::Lease| {
-                    lease.ensure_held().unwrap();
-                    let holding = recorder.granted("k", lease.fencing_token(), lease.remaining()).unwrap();
-                    tokio::time::sleep(ms(1)).await;
-                    holding.end().unwrap();
-                };
-                locks.lock("k").ttl(ms(5000)).wait(ms(60_000)).run(body).await.unwrap();
-            })
+            tokio::spawn(async move { critical(&locks, &recorder, "k").await.unwrap() })
         })
         .collect();
     for call in calls {

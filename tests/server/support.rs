@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use distlock::{Builder, LockError, LockManager, LossCause};
 use distlock_testkit::{Reply, Server};
 
-pub(crate) fn ms(millis: u64) -> Duration {
+pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 

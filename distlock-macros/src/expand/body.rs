@@ -83,13 +83,19 @@ impl Expansion<'_> {
             quote_spanned!(Span::mixed_site()=> #p::Opened::#variant(#refusal) => #consequence,)
         };
         let (busy, error) = (arm("Busy", busy), arm("Failed", error));
-        let view = own("__view");
         let open = quote_spanned!(Span::mixed_site()=> #start.open::<()>());
         Some(match lease {
-            Some(lease) => quote_spanned! {Span::mixed_site()=>
-                let #view = match #open { #p::Opened::Held(#view) => #view, #busy #error };
-                let #lease = &#view;
-            },
+            Some(lease) => {
+                // By the user's own name, so that the compiler can name what a borrow outlives; the borrow hides it at once.
+                let view = lease;
+                let borrow = quote_spanned!(lease.span()=> &#view);
+                let allowed = quote_spanned!(Span::mixed_site()=> #[allow(clippy::shadow_reuse, clippy::shadow_same, reason = "the body has the borrow only")]);
+                quote_spanned! {Span::mixed_site()=>
+                    let #view = match #open { #p::Opened::Held(#view) => #view, #busy #error };
+                    #allowed
+                    let #lease = #borrow;
+                }
+            }
             None => quote_spanned! {Span::mixed_site()=>
                 match #open { #p::Opened::Held(_) => {} #busy #error }
             },

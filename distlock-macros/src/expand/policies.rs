@@ -1,38 +1,37 @@
 //! How the call ends when it has no lease, and how the type of its body is pinned.
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote_spanned;
+use proc_macro2::{Delimiter, Ident, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::Type;
 use syn::spanned::Spanned;
 
-use super::Expansion;
 use super::types::nameable;
+use super::{Expansion, grouped, own, private};
 use crate::attribute::{Given, Handler, OnLost, Refused};
 
 impl Expansion<'_> {
     pub(super) fn policies(&self, spec: &Ident) -> TokenStream {
         let p = &self.private;
-        let refusal = |given: &Option<Given<Refused>>, skip: &str| {
+        let mut asked = Asked { expansion: self, output: self.output(), answered: Vec::new() };
+        let mut refusal = |given: &Option<Given<Refused>>, skips: &str, arguments: &[Ident]| {
             let value = given.as_ref().map_or(&Refused::Error, |given| &given.value);
             match value {
-                Refused::Error => {
-                    let fail = self.fail();
-                    quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Fail(#fail))
-                }
+                Refused::Error => None,
                 Refused::Skip => {
-                    let skip = self.of_output(skip);
-                    quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Skip(#skip))
+                    let skip = asked.function(skips, "skipped", arguments);
+                    asked.answer(skips);
+                    Some(quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Skip(#skip)))
                 }
-                Refused::Closure(_) => quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Closure),
+                Refused::Closure(_) => Some(quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Closure)),
             }
         };
-        let busy = refusal(&self.options.on_busy, "skip_busy");
-        let error = refusal(&self.options.on_error, "skip_error");
+        let busy = refusal(&self.options.on_busy, "SkipBusy", &[own("__busy")]);
+        let error = refusal(&self.options.on_error, "SkipError", &[]);
+        let fail = asked.function(self.carries(), "of", &[own("__err")]);
+        let fails = || quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Fail(#fail));
+        let (busy, error) = (busy.unwrap_or_else(fails), error.unwrap_or_else(fails));
         let lost = match self.options.on_lost.as_ref().map_or(&OnLost::Cancel, |given| &given.value) {
-            OnLost::Cancel => {
-                let fail = self.fail();
-                quote_spanned!(Span::mixed_site()=> #p::OnLost::Fail(#fail))
-            }
+            OnLost::Cancel => quote_spanned!(Span::mixed_site()=> #p::OnLost::Fail(#fail)),
             OnLost::Finish => quote_spanned!(Span::mixed_site()=> #p::OnLost::Finish),
             OnLost::Closure(handler) => {
                 let Handler { span, pattern, body } = &**handler;
@@ -45,34 +44,32 @@ impl Expansion<'_> {
         quote_spanned!(Span::mixed_site()=> #p::Policies { spec: #spec, busy: #busy, error: #error, lost: #lost })
     }
 
-    /// The function that makes the output of a failure. Its name says which options would make it superfluous, so that
-    /// one error of the compiler can name them all.
-    fn fail(&self) -> TokenStream {
+    /// The trait of an output that carries a failure. It says which options would make it superfluous, so that one error
+    /// of the compiler can name them all.
+    fn carries(&self) -> &'static str {
         let busy = matches!(self.options.on_busy, None | Some(Given { value: Refused::Error, .. }));
         let error = matches!(self.options.on_error, None | Some(Given { value: Refused::Error, .. }));
         let lost = matches!(self.options.on_lost, None | Some(Given { value: OnLost::Cancel, .. }));
-        let name = match (busy, error, lost) {
-            (true, true, true) => "fail_busy_error_lost",
-            (true, true, false) => "fail_busy_error",
-            (true, false, true) => "fail_busy_lost",
-            (true, false, false) => "fail_busy",
-            (false, true, true) => "fail_error_lost",
-            (false, true, false) => "fail_error",
-            (false, false, _) => "fail_lost",
-        };
-        self.of_output(name)
+        match (busy, error, lost) {
+            (true, true, true) => "CarriesBusyErrorLost",
+            (true, true, false) => "CarriesBusyError",
+            (true, false, true) => "CarriesBusyLost",
+            (true, false, false) => "CarriesBusy",
+            (false, true, true) => "CarriesErrorLost",
+            (false, true, false) => "CarriesError",
+            (false, false, _) => "CarriesLost",
+        }
     }
 
-    /// `NAME::<OUTPUT>`, shown at the return type.
-    fn of_output(&self, name: &str) -> TokenStream {
-        let p = &self.private;
-        let span = match &self.function.output {
-            Some(ty) => ty.span(),
-            None => self.function.sig.ident.span(),
+    /// Where the return type begins and where it ends.
+    fn output_span(&self) -> (Span, Span) {
+        let tokens = match &self.function.output {
+            Some(ty) => ty.to_token_stream(),
+            None => self.function.sig.ident.to_token_stream(),
         };
-        let name = Ident::new(name, Span::mixed_site().located_at(span));
-        let output = self.output();
-        quote_spanned!(Span::mixed_site()=> #p::#name::<#output>)
+        let spans: Vec<Span> = tokens.into_iter().map(|token| token.span()).collect();
+        let name = self.function.sig.ident.span();
+        (spans.first().copied().unwrap_or(name), spans.last().copied().unwrap_or(name))
     }
 
     /// The return type as it can stand inside the function.
@@ -100,5 +97,59 @@ impl Expansion<'_> {
         Some(quote_spanned! {Span::mixed_site()=>
             if let #p::core::option::Option::Some(#output) = #p::core::option::Option::None::<#ty> { #returned }
         })
+    }
+}
+
+/// What was asked of the return type so far. A type that cannot say one thing is not asked whether it can say another:
+/// each question is put to the type that the answer to the one before names, and what that makes is turned back.
+struct Asked<'a> {
+    expansion: &'a Expansion<'a>,
+    output: TokenStream,
+    /// `<OUTPUT as TRAIT>::itself` of every question, the first one first.
+    answered: Vec<TokenStream>,
+}
+
+impl Asked<'_> {
+    /// The function of this name in the trait, made one that gives the return type. It is the trait's own and not one of
+    /// ours with a bound, which the compiler would quote.
+    fn function(&self, of: &str, name: &str, arguments: &[Ident]) -> TokenStream {
+        let function = self.member(of, name);
+        if self.answered.is_empty() {
+            return function;
+        }
+        // Everything at the place of the return type, for the compiler reports one fault once for each place.
+        let (_, last) = self.expansion.output_span();
+        let turned =
+            self.answered.iter().rev().fold(quote_spanned!(last=> #function(#(#arguments),*)), |made, back| {
+                let made = grouped(Delimiter::Parenthesis, made, last);
+                quote!(#back #made)
+            });
+        quote_spanned!(Span::mixed_site()=> |#(#arguments),*| #turned)
+    }
+
+    /// What comes after is asked of the type that the trait names.
+    fn answer(&mut self, of: &str) {
+        let can_be_asked = match &self.expansion.function.output {
+            // `()` can be skipped.
+            None => false,
+            Some(Type::Tuple(tuple)) => !tuple.elems.is_empty(),
+            // It is to be inferred.
+            Some(Type::Never(_) | Type::ImplTrait(_)) => false,
+            Some(_) => true,
+        };
+        if can_be_asked {
+            self.answered.push(self.member(of, "itself"));
+            self.output = self.member(of, "Itself");
+        }
+    }
+
+    /// `<OUTPUT as TRAIT>::NAME`, shown at the return type.
+    fn member(&self, of: &str, name: &str) -> TokenStream {
+        let (first, last) = self.expansion.output_span();
+        let span = Span::mixed_site().located_at(first);
+        let p = private(self.expansion.options, span);
+        let (of, name, output) = (Ident::new(of, span), Ident::new(name, last), &self.output);
+        let opening = quote_spanned!(first=> <);
+        quote_spanned!(span=> #opening #output as #p::#of>::#name)
     }
 }

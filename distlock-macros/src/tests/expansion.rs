@@ -61,13 +61,13 @@ fn a_function() {
                 let __policies = ::distlock::__private::Policies {
                     spec: __spec,
                     busy: ::distlock::__private::OnRefusal::Fail(
-                        ::distlock::__private::fail_busy_error_lost::<Result<Coupon, AppError>>,
+                        <Result<Coupon, AppError> as ::distlock::__private::CarriesBusyErrorLost>::of,
                     ),
                     error: ::distlock::__private::OnRefusal::Fail(
-                        ::distlock::__private::fail_busy_error_lost::<Result<Coupon, AppError>>,
+                        <Result<Coupon, AppError> as ::distlock::__private::CarriesBusyErrorLost>::of,
                     ),
                     lost: ::distlock::__private::OnLost::Fail(
-                        ::distlock::__private::fail_busy_error_lost::<Result<Coupon, AppError>>,
+                        <Result<Coupon, AppError> as ::distlock::__private::CarriesBusyErrorLost>::of,
                     ),
                 };
                 let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
@@ -137,7 +137,7 @@ fn a_lease_and_closures() {
                     spec: __spec,
                     busy: ::distlock::__private::OnRefusal::Closure,
                     error: ::distlock::__private::OnRefusal::Fail(
-                        ::distlock::__private::fail_error::<_>,
+                        <_ as ::distlock::__private::CarriesError>::of,
                     ),
                     lost: ::distlock::__private::OnLost::Value(|_| 7),
                 };
@@ -157,8 +157,8 @@ fn a_lease_and_closures() {
                                 return __output;
                             }
                             let _ = &id;
-                            let __view = match __start.open::<()>() {
-                                ::distlock::__private::Opened::Held(__view) => __view,
+                            let lease = match __start.open::<()>() {
+                                ::distlock::__private::Opened::Held(lease) => lease,
                                 ::distlock::__private::Opened::Busy(__refusal) => {
                                     let busy = __refusal;
                                     #[allow(
@@ -173,7 +173,12 @@ fn a_lease_and_closures() {
                                     ::distlock::__private::polled_without_lease(&__refusal)
                                 }
                             };
-                            let lease = &__view;
+                            #[allow(
+                                clippy::shadow_reuse,
+                                clippy::shadow_same,
+                                reason = "the body has the borrow only"
+                            )]
+                            let lease = &lease;
                             '__distlock_body: { id }
                         },
                     )
@@ -190,45 +195,46 @@ fn a_job() {
         "async fn tick() {}",
         &expect![[r#"
             async fn tick() {
-                let __key = mine::locks::__private::KeyBuilder::new("").literal("nightly").finish();
-                let __settings = mine::locks::__private::Settings {
-                    ttl: mine::locks::__private::core::option::Option::Some(const {
-                        mine::locks::__private::checked_ttl(Self::TTL)
+                use mine::locks::__private as __distlock_private;
+                let __key = __distlock_private::KeyBuilder::new("").literal("nightly").finish();
+                let __settings = __distlock_private::Settings {
+                    ttl: __distlock_private::core::option::Option::Some(const {
+                        __distlock_private::checked_ttl(Self::TTL)
                     }),
-                    max_hold: mine::locks::__private::core::option::Option::Some(
-                        mine::locks::__private::duration(limit),
+                    max_hold: __distlock_private::core::option::Option::Some(
+                        __distlock_private::duration(limit),
                     ),
-                    ..mine::locks::__private::INHERIT
+                    ..__distlock_private::INHERIT
                 };
-                let __manager = mine::locks::__private::current();
+                let __manager = __distlock_private::current();
                 let __spec = const {
-                    &mine::locks::__private::Spec {
-                        function: mine::locks::__private::core::concat!(
-                            mine::locks::__private::core::module_path!(), "::", "tick"
+                    &__distlock_private::Spec {
+                        function: __distlock_private::core::concat!(
+                            __distlock_private::core::module_path!(), "::", "tick"
                         ),
                         template: "nightly",
                         label: "nightly",
-                        file: mine::locks::__private::core::file!(),
-                        line: mine::locks::__private::core::line!(),
-                        column: mine::locks::__private::core::column!(),
+                        file: __distlock_private::core::file!(),
+                        line: __distlock_private::core::line!(),
+                        column: __distlock_private::core::column!(),
                     }
                 };
-                let __policies = mine::locks::__private::Policies {
+                let __policies = __distlock_private::Policies {
                     spec: __spec,
-                    busy: mine::locks::__private::OnRefusal::Skip(
-                        mine::locks::__private::skip_busy::<()>,
+                    busy: __distlock_private::OnRefusal::Skip(
+                        <() as __distlock_private::SkipBusy>::skipped,
                     ),
-                    error: mine::locks::__private::OnRefusal::Skip(
-                        mine::locks::__private::skip_error::<()>,
+                    error: __distlock_private::OnRefusal::Skip(
+                        <() as __distlock_private::SkipError>::skipped,
                     ),
-                    lost: mine::locks::__private::OnLost::Finish,
+                    lost: __distlock_private::OnLost::Finish,
                 };
-                let __call = mine::locks::__private::call(__spec, __settings, __manager, __key);
-                return mine::locks::__private::Locked::new(
+                let __call = __distlock_private::call(__spec, __settings, __manager, __key);
+                return __distlock_private::Locked::new(
                         __call,
                         __policies,
                         async move {
-                            if let mine::locks::__private::core::option::Option::Some(__output) = mine::locks::__private::core::option::Option::None::<
+                            if let __distlock_private::core::option::Option::Some(__output) = __distlock_private::core::option::Option::None::<
                                 (),
                             > {
                                 return __output;
@@ -294,13 +300,13 @@ fn a_method_of_async_trait() {
                     let __policies = ::distlock::__private::Policies {
                         spec: __spec,
                         busy: ::distlock::__private::OnRefusal::Fail(
-                            ::distlock::__private::fail_busy_error_lost::<Result<(), E>>,
+                            <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
                         ),
                         error: ::distlock::__private::OnRefusal::Fail(
-                            ::distlock::__private::fail_busy_error_lost::<Result<(), E>>,
+                            <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
                         ),
                         lost: ::distlock::__private::OnLost::Fail(
-                            ::distlock::__private::fail_busy_error_lost::<Result<(), E>>,
+                            <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
                         ),
                     };
                     let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);

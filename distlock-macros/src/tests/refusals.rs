@@ -42,9 +42,49 @@ fn no_fault_is_reported_twice() {
         r#"key = "a", renew = true"#,
         r#"key = "a", renew = "0s""#,
         r#"key = "a", manager"#,
+        r#"key = "a", manager = "locks""#,
+        r#"key: "a""#,
+        r#"key = id"#,
+        r#"key = keys::NIGHTLY"#,
+        r#"key = "a", wait = 0"#,
+        r#"key = "a", wait = "0""#,
+        r#"key = "a", wait = "forever""#,
+        r#"key = "a", ttl = "7d""#,
+        r#"key = "a", renew = "off", ttl = "5s""#,
+        r#"key = "a", on_busy = "skip""#,
+        r#"key = "a", on_lost = skip"#,
+        r#"key = "a", on_lost = |_| (id, user.name, id)"#,
     ] {
         one(attribute);
     }
+}
+
+#[test]
+fn messages_say_what_to_write() {
+    for (attribute, advice) in [
+        (r#"key: "a""#, "write `=` instead of `:`"),
+        (r#"key = keys::NIGHTLY"#, r#"write `key = "{keys::NIGHTLY}"`"#),
+        (r#"key = user.id"#, r#"write `key = "{user.id}"`"#),
+        (r#"key = format!("a:{id}")"#, r#"write a template such as `"a:{id}"`"#),
+        (r#"key = format!("a:{}", id)"#, r#"write a template such as `"order:{id}"`"#),
+        (r#"key = "a", ttl = "7d""#, "at most `24h`"),
+        (r#"key = "a", on_busy = ignore"#, "`|busy| EXPR`"),
+        (r#"key = "a", on_error = ignore"#, "`|err| EXPR`"),
+        (r#"key = "a", on_lost = const |_| 1"#, "`|lost| EXPR`"),
+    ] {
+        let error = one(attribute);
+        assert!(error.contains(advice), "{attribute}: {error}");
+    }
+}
+
+#[test]
+fn a_main_that_is_locked_names_its_manager() {
+    for main in ["#[tokio::main] async fn main() {}", "#[::tokio::main(flavor = \"x\")] async fn main() {}"] {
+        let found = errors("key = \"a\"", main);
+        assert!(found[0].contains("name the manager") && found.len() == 1, "{found:?}");
+        assert_eq!(errors("key = \"a\", manager = locks", main), [""; 0]);
+    }
+    assert_eq!(errors("key = \"a\"", "#[tokio::test] async fn test() {}"), [""; 0]);
 }
 
 #[test]

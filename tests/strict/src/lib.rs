@@ -74,6 +74,17 @@ pub async fn closures(id: u64, name: String) -> usize {
     name.len().max(LOCAL)
 }
 
+/// Can be left out for either reason.
+///
+/// # Errors
+///
+/// Those of the lock.
+#[distributed_lock(key = "b:{id}", on_busy = skip, on_error = skip)]
+pub async fn skipped(id: u64) -> Result<Option<u64>, LockError> {
+    yield_now().await;
+    Ok(Some(id))
+}
+
 /// A shop.
 #[derive(Debug)]
 #[non_exhaustive]

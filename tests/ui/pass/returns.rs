@@ -107,4 +107,21 @@ async fn impl_trait() -> impl std::fmt::Display {
     String::from("x")
 }
 
+#[distributed_lock(key = "impl", on_busy = skip, on_error = skip, on_lost = finish)]
+async fn impl_trait_of_an_option() -> impl std::fmt::Debug {
+    Some(1)
+}
+
+#[distributed_lock(key = "impl", on_busy = skip, on_error = skip)]
+async fn impl_trait_in_a_result() -> Result<Option<impl Iterator<Item = u8>>, AppError> {
+    Ok(Some([1].into_iter()))
+}
+
+#[distributed_lock(key = "alias", on_error = skip)]
+async fn alias_of_a_skip() -> Maybe<u8> {
+    Ok(Some(1))
+}
+
+type Maybe<T> = Result<Option<T>, AppError>;
+
 fn main() {}

@@ -1,0 +1,8 @@
+// the lock is taken before the body has set a manager
+use distlock::{LockError, LockManager, distributed_lock};
+
+#[distributed_lock(key = "order")]
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), LockError> {
+    distlock::init(LockManager::in_memory())
+}

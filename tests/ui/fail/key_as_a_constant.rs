@@ -1,0 +1,9 @@
+// a constant where the template should be
+use distlock::{LockError, distributed_lock};
+
+const NIGHTLY: &str = "nightly";
+
+#[distributed_lock(key = NIGHTLY)]
+async fn clean_up() -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(clean_up()); }

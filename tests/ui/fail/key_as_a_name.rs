@@ -1,0 +1,7 @@
+// a name where the template should be
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = id)]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

@@ -32,7 +32,7 @@ fn stderr(output: &Output) -> String {
 fn assert_ten_issued(output: &Output) {
     let text = stdout(output);
     assert!(output.status.success(), "{text}{}", stderr(output));
-    for line in ["  issued    10 of 10, 0 left", "  oversold  0", "  overlaps  0", "  tokens    rising"] {
+    for line in ["  issued    10 of 10, the shop has 0 left", "  oversold  0", "  overlaps  0", "  tokens    rising"] {
         assert!(text.lines().any(|it| it == line), "no line `{line}` in:\n{text}");
     }
     assert!(text.ends_with("the lock held\n"), "{text}");
@@ -93,7 +93,7 @@ fn after_a_kill(backend: &str) {
     assert_ten_issued(&output);
     let text = stdout(&output);
     let takeover = text.lines().find(|line| line.starts_with("  takeover  worker-"));
-    assert!(takeover.is_some_and(|line| line.ends_with("(at most 2250 ms)")), "{text}");
+    assert!(takeover.is_some_and(|line| line.ends_with("(ttl 2 s, at most 2250 ms)")), "{text}");
 }
 
 #[test]

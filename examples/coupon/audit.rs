@@ -5,10 +5,10 @@ use std::fmt;
 
 use distlock_testkit::Report;
 
-use crate::COUPONS;
 use crate::news::Sales;
 use crate::shop::Stock;
 use crate::takeover::Takeover;
+use crate::{COUPONS, TTL};
 
 /// All that is known about a sale when it is over.
 pub(crate) struct Audit {
@@ -44,11 +44,11 @@ impl Audit {
 impl fmt::Display for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sales, report, .. } = self;
-        let (lease, entered) = if self.locked { ("leases", "granted") } else { ("entries", "noted") };
+        let (lease, entered) = if self.locked { ("leases", "granted") } else { ("entries", "without a lock") };
         writeln!(f, "\naudit")?;
-        writeln!(f, "  issued    {} of {COUPONS}, {} left", self.issued(), self.stock.left)?;
+        writeln!(f, "  issued    {} of {COUPONS}, the shop has {} left", self.issued(), self.stock.left)?;
         writeln!(f, "  oversold  {}", self.oversold())?;
-        writeln!(f, "  {lease:<9} {} {entered} to {} workers", report.grants(), report.processes())?;
+        writeln!(f, "  {lease:<9} {} {entered}, by {} workers", report.grants(), report.processes())?;
         writeln!(f, "  overlaps  {}", report.overlaps())?;
         if self.locked {
             let rising = report.violations().len() == report.overlaps();
@@ -58,13 +58,13 @@ impl fmt::Display for Audit {
             }
         }
         if let Some(takeover) = &self.takeover {
-            let (killed, limit) = (&takeover.killed, Takeover::limit().as_millis());
+            let (killed, ttl, limit) = (&takeover.killed, TTL.as_secs(), Takeover::limit().as_millis());
             match &takeover.next {
                 Some((next, after)) => {
                     let (after, verdict) = (after.as_millis(), if takeover.is_in_time() { "" } else { ": TOO LATE" });
                     writeln!(
                         f,
-                        "  takeover  {next} {after} ms after {killed} was killed (at most {limit} ms){verdict}"
+                        "  takeover  {next} {after} ms after {killed} was killed (ttl {ttl} s, at most {limit} ms){verdict}"
                     )?;
                 }
                 None => writeln!(f, "  takeover  NONE after {killed} was killed")?,

@@ -44,7 +44,7 @@ fn ten_coupons_are_issued_by_processes_on_a_server() {
     let output = run(&["--processes", "3", "--buyers", "8", "--backend", &server.url()]);
     assert_ten_issued(&output);
     let text = stdout(&output);
-    assert!(text.contains("24 granted to 3 workers"), "{text}");
+    assert!(text.contains("24 granted, by 3 workers"), "{text}");
     assert_eq!(text.lines().filter(|line| line.starts_with("coupon ")).count(), 10, "{text}");
 }
 
@@ -54,7 +54,7 @@ fn ten_coupons_are_issued_by_processes_on_the_server_in_the_program() {
     assert_ten_issued(&output);
     let text = stdout(&output);
     assert!(text.starts_with("backend: a server inside of this program on port "), "{text}");
-    assert!(text.contains("24 granted to 3 workers"), "{text}");
+    assert!(text.contains("24 granted, by 3 workers"), "{text}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn it_says_where_the_locks_are_and_keeps_the_password_to_itself() {
     let text = stdout(&output);
     assert!(text.starts_with("backend: a server inside of this program on port "), "{text}");
     assert!(text.contains(", for want of another: ") && text.contains("`/no/such/server`"), "{text}");
-    assert!(text.contains(" granted to 4 workers"), "they are processes: {text}");
+    assert!(text.contains(" granted, by 4 workers"), "they are processes: {text}");
 
     let output = coupon().env("DISTLOCK_URL", "memory:").output().unwrap();
     assert_ten_issued(&output);

@@ -2,9 +2,18 @@
 //!
 //! Users depend on the crate `distlock`, which adds the attribute. This crate knows nothing of it.
 //!
-//! The way of one call: [`LockManager::lock`] or the attribute makes a call, `acquire` takes it through the process's
-//! `gate` to the `store`, a `grant` is watched by the `watchdog` while [`Locked`] polls the body, and `release` gives the
-//! key back.
+//! One call goes through these rooms:
+//!
+//! * `lock` (by hand) or `private` (the attribute) says what is wanted; `settings` checks it; `current` finds the manager.
+//! * `segment` writes values into a key, `key` names the key on a server.
+//! * `locked` is the call as a future: it acquires, polls the body under the deadline, releases.
+//! * `acquire` gets the lease: through the process's `gate`, by attempts at the `store`, waiting in between.
+//! * `grant` is a lease inside of the engine, with its deadline and its end; `lease` is what the holder has of it.
+//! * `watchdog` renews leases and declares them lost; `held` knows which ones the current task has.
+//! * `release` gives keys back, `background` is where it goes on when nobody waits.
+//! * `outcome` turns what became of a call into what its function returns; `error` and `events` tell of it.
+//! * `manager` and `builder` put all of that together, `clock` gives it its time, `declarations` holds what an attribute
+//!   says.
 
 mod acquire;
 mod background;

@@ -1,7 +1,7 @@
 //! D2.4 and D2.5: what becomes of an acquisition whose answer is late or lost.
 
 use distlock::LockError;
-use distlock_testkit::server_or_skip;
+use distlock_testkit::{dropped_after, server_or_skip};
 use tokio::time::timeout;
 
 use crate::support::{ask, exists, impatient, manager, ms, timed, until};
@@ -44,6 +44,27 @@ async fn a_call_dropped_while_its_acquisition_is_under_way_leaves_no_key() {
         server.resume().unwrap();
         until("the key is gone", ms(1000), || !exists(&server, "distlock:k")).await;
     }
+}
+
+#[tokio::test]
+async fn after_each_poll_of_a_call_the_key_is_gone_at_once() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    let call = async || {
+        let done = locks.lock("k").ttl(ms(30_000)).wait(ms(5000)).run(async |lease| {
+            for _ in 0..3 {
+                lease.ensure_held().unwrap();
+                tokio::time::sleep(ms(1)).await;
+            }
+        });
+        done.await.unwrap();
+    };
+    let mut polls = 0;
+    while !dropped_after(polls, call()).await {
+        until("the key is gone", ms(200), || !exists(&server, "distlock:k")).await;
+        polls += 1;
+    }
+    assert!(polls >= 5, "only {polls} steps were tried");
 }
 
 #[tokio::test]

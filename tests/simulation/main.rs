@@ -208,6 +208,7 @@ async fn close(world: &World, shop: &Shop) {
         lease.release().await.unwrap();
     }
     drop(locks);
+    shop.assert_history_clean();
     // Buried tokens and their like end by themselves; tasks must have ended by then as well.
     sleep(ms(70_000)).await;
     let left = tokio::runtime::Handle::current().metrics().num_alive_tasks();

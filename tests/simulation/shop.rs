@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use distlock::{Lease, LeaseHandle, LockManager};
 use distlock_testkit::simulation::World;
-use distlock_testkit::{EmbeddedServer, Reply};
+use distlock_testkit::{EmbeddedServer, Event, Moment, Reply, check};
 use tokio::time::sleep;
 
 #[derive(Clone)]
@@ -15,6 +15,7 @@ pub(crate) struct Shop {
     world: World,
     exclusive: bool,
     rooms: Arc<Mutex<HashMap<String, Room>>>,
+    events: Arc<Mutex<Vec<Event>>>,
 }
 
 /// What is known of one key.
@@ -27,7 +28,13 @@ struct Room {
 
 impl Shop {
     pub(crate) fn open(world: &World) -> Self {
-        Self { server: Arc::new(EmbeddedServer::new()), world: world.clone(), exclusive: true, rooms: Arc::default() }
+        Self {
+            server: Arc::new(EmbeddedServer::new()),
+            world: world.clone(),
+            exclusive: true,
+            rooms: Arc::default(),
+            events: Arc::default(),
+        }
     }
 
     pub(crate) fn without_exclusion(world: &World) -> Self {
@@ -57,7 +64,32 @@ impl Shop {
         }
         room.visits.push((self.world.elapsed(), token));
         room.inside.push((token, lease.handle()));
+        self.record(Event::Granted {
+            lease: format!("{key}#{token}"),
+            process: name.to_owned(),
+            key: key.clone(),
+            fencing: token,
+            at: self.now(),
+            valid_until: self.now() + lease.remaining(),
+        });
         Visit { shop: self, key, token }
+    }
+
+    fn now(&self) -> Moment {
+        Moment::from_nanos(u64::try_from(self.world.elapsed().as_nanos()).unwrap())
+    }
+
+    fn record(&self, event: Event) {
+        self.events.lock().unwrap().push(event);
+    }
+
+    /// What the checker of histories says of all visits.
+    pub(crate) fn assert_history_clean(&self) {
+        if self.exclusive {
+            let report = check(&self.events.lock().unwrap().drain(..).collect());
+            assert!(report.grants() > 0, "nobody was in");
+            report.assert_clean();
+        }
     }
 
     /// How many lock keys the server holds.
@@ -90,6 +122,10 @@ impl Visit<'_> {
     fn look_round(&self) {
         let rooms = self.shop.rooms.lock().unwrap();
         let inside = &rooms[&self.key].inside;
+        if let Some((_, lease)) = inside.iter().find(|(token, lease)| *token == self.token && lease.is_held()) {
+            let (at, valid_until) = (self.shop.now(), self.shop.now() + lease.remaining());
+            self.shop.record(Event::Extended { lease: format!("{}#{}", self.key, self.token), at, valid_until });
+        }
         let valid: Vec<_> = inside.iter().filter(|(_, lease)| lease.is_held()).map(|(token, _)| token).collect();
         assert!(!self.shop.exclusive || valid.len() <= 1, "valid at the same time on `{}`: {valid:?}", self.key);
     }
@@ -101,6 +137,10 @@ impl Drop for Visit<'_> {
             && let Some(room) = rooms.get_mut(&self.key)
         {
             room.inside.retain(|(token, _)| *token != self.token);
+        }
+        let ended = Event::Ended { lease: format!("{}#{}", self.key, self.token), at: self.shop.now() };
+        if let Ok(mut events) = self.shop.events.lock() {
+            events.push(ended);
         }
     }
 }

@@ -1,10 +1,13 @@
 //! D2.4 and D2.5: what becomes of an acquisition whose answer is late or lost.
 
-use distlock::LockError;
-use distlock_testkit::{dropped_after, server_or_skip};
+use distlock::{LockError, LockManager};
+use distlock_testkit::{Fault, FaultProxy, Match, dropped_after, server_or_skip};
 use tokio::time::timeout;
 
 use crate::support::{ask, exists, impatient, manager, ms, timed, until};
+
+const ACQUIRE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua");
+const RELEASE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/release.lua");
 
 #[tokio::test]
 async fn a_frozen_server_that_executes_what_it_had_buffered_leaves_no_key() {
@@ -46,25 +49,74 @@ async fn a_call_dropped_while_its_acquisition_is_under_way_leaves_no_key() {
     }
 }
 
+/// A call that acquires, works a little and releases.
+async fn call(locks: &LockManager) {
+    let done = locks.lock("k").ttl(ms(30_000)).wait(ms(5000)).run(async |lease| {
+        for _ in 0..3 {
+            lease.ensure_held().unwrap();
+            tokio::time::sleep(ms(1)).await;
+        }
+    });
+    done.await.unwrap();
+}
+
 #[tokio::test]
 async fn after_each_poll_of_a_call_the_key_is_gone_at_once() {
     let server = server_or_skip!();
     let locks = manager(&server).await;
-    let call = async || {
-        let done = locks.lock("k").ttl(ms(30_000)).wait(ms(5000)).run(async |lease| {
-            for _ in 0..3 {
-                lease.ensure_held().unwrap();
-                tokio::time::sleep(ms(1)).await;
-            }
-        });
-        done.await.unwrap();
-    };
     let mut polls = 0;
-    while !dropped_after(polls, call()).await {
+    while !dropped_after(polls, call(&locks)).await {
         until("the key is gone", ms(200), || !exists(&server, "distlock:k")).await;
         polls += 1;
     }
     assert!(polls >= 5, "only {polls} steps were tried");
+}
+
+#[tokio::test]
+async fn after_each_poll_of_a_waiter_in_another_process_the_key_is_gone_at_once() {
+    let server = server_or_skip!();
+    let (holder, locks) = (manager(&server).await, manager(&server).await);
+    let mut polls = 0;
+    loop {
+        let held = holder.lock("k").ttl(ms(30_000)).acquire().await.unwrap();
+        let releasing = tokio::spawn(async move {
+            tokio::time::sleep(ms(60)).await;
+            held.release().await.unwrap();
+        });
+        let finished = dropped_after(polls, call(&locks)).await;
+        releasing.await.unwrap();
+        until("the key is gone", ms(200), || !exists(&server, "distlock:k")).await;
+        if finished {
+            break;
+        }
+        polls += 1;
+    }
+    assert!(polls >= 6, "only {polls} steps were tried");
+}
+
+/// The command is on its way to the server, or executed and its answer on the way back; the same for the release.
+#[tokio::test]
+async fn a_call_given_up_at_each_step_of_a_server_leaves_no_key() {
+    let server = server_or_skip!();
+    let proxy = FaultProxy::start(server.port()).await.unwrap();
+    let locks = LockManager::connect(proxy.url()).await.unwrap();
+    call(&locks).await;
+    for (script, fault) in [
+        (ACQUIRE, Fault::DelayCommand(ms(300))),
+        (ACQUIRE, Fault::DelayReply(ms(300))),
+        (RELEASE, Fault::DelayCommand(ms(300))),
+        (RELEASE, Fault::DelayReply(ms(300))),
+    ] {
+        let injected = proxy.inject(Match::nth(1).script(script), fault.clone());
+        assert!(timeout(ms(100), call(&locks)).await.is_err(), "{fault:?}");
+        assert_eq!(injected.hits(), 1, "{fault:?}");
+        // What was delayed is there 300 ms after it was sent, and what takes it back is right behind it.
+        tokio::time::sleep(ms(300)).await;
+        until("the key is gone", ms(200), || !exists(&server, "distlock:k")).await;
+        proxy.clear();
+        call(&locks).await;
+        assert!(!exists(&server, "distlock:k"), "{fault:?}: it came back");
+    }
 }
 
 #[tokio::test]

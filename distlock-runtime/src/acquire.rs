@@ -145,7 +145,8 @@ impl Intent {
             let sent_at = self.inner.clock.now();
             // Only the answer right before this one may speak for it.
             let just_seen = last_seen.take();
-            match attempt.send(budget.command_limit()).await {
+            let limit = budget.command_limit();
+            match attempt.send(limit).await {
                 Ok(Acquired::Granted { fencing_token }) => {
                     if let Some(begun) = attempt.into_lease(fencing_token, sent_at) {
                         return self.begin(Grant::new(begun, turn), sent_at);
@@ -180,8 +181,13 @@ impl Intent {
                 Ok(Acquired::Dead) => attempt = Attempt::new(self),
                 Ok(Acquired::Foreign(what)) => return Err(InvalidKey::new(&*self.name.key, what).into()),
                 Err(error) if error.kind != StoreErrorKind::Unavailable => return Err(error.into()),
-                // The budget cut the last look at a key that was held; that is no outage.
-                Err(error) if error.unanswered && budget.spent() && just_seen.is_some() => {
+                // The budget cut the last look at a key that was held; so short a silence is no outage yet.
+                Err(error)
+                    if error.unanswered
+                        && budget.spent()
+                        && just_seen.is_some()
+                        && limit < self.inner.response_timeout / 2 =>
+                {
                     return Err(self.busy(just_seen.unwrap_or_default(), budget));
                 }
                 // The first command after a broken connection fails, the next one finds a new connection.

@@ -9,38 +9,41 @@ use std::future::Future;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::background::Counted;
+use crate::attempt::Attempt;
 use crate::clock::{Moment, needs_runtime};
 use crate::error::{Busy, InvalidKey, LockError, Occupant, Reentrant, Unavailable};
 use crate::events;
 use crate::gate::{Entry, News, Turn};
-use crate::grant::{BURIAL, Begun, Grant};
+use crate::grant::Grant;
 use crate::held;
-use crate::key::LockName;
+use crate::key::{Keys, LockName, Names};
 use crate::manager::{Inner, LockManager};
 use crate::release::release_in_background;
 use crate::settings::{Plan, Settings};
-use crate::store::{Acquire, Acquired, Release, StoreError, StoreErrorKind, Token};
+use crate::store::{Acquired, StoreErrorKind, Waiting};
 
 /// Bounds of the pause between two tries while the server cannot be asked.
 const OUTAGE_PAUSE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::from_millis(250);
 
-/// A reply that leaves less than this share of the ttl is not worth starting on.
-const LEAST_SHARE: u32 = 10;
-
 /// How long a command may take whose turn comes at the very end of the budget.
 const LAST_LOOK: Duration = Duration::from_millis(20);
 
-/// How much later than the holder's expiry a waiter looks, so that it does not come a moment too early.
-const AFTER_EXPIRY: Duration = Duration::from_millis(1);
+/// How many milliseconds after the holder's expiry a waiter looks: not a moment too early, and not all at once.
+const AFTER_EXPIRY: std::ops::RangeInclusive<u64> = 1..=10;
+
+/// Bounds of the pause between two signs of life of a waiter.
+const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(3);
+
+/// How many signs of life a waiter may miss before its place in line is gone.
+const MISSED: u32 = 3;
 
 /// What a call wants, with everything decided that can be decided without the server.
 #[derive(Debug)]
 pub(crate) struct Intent {
-    inner: Arc<Inner>,
-    name: Arc<LockName>,
-    plan: Plan,
-    function: Cow<'static, str>,
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) plan: Plan,
+    pub(crate) function: Cow<'static, str>,
 }
 
 /// How a call came to its lease.
@@ -62,14 +65,14 @@ impl Holding {
 impl Intent {
     pub(crate) fn new(
         manager: &LockManager,
-        key: &str,
+        keys: &Keys,
         settings: &Settings,
         function: Cow<'static, str>,
     ) -> Result<Self, LockError> {
         let inner = manager.inner();
         Ok(Self {
             inner: inner.clone(),
-            name: inner.namespace.name(key)?,
+            names: inner.namespace.names(keys)?,
             plan: settings.plan(&inner.defaults)?,
             function,
         })
@@ -82,11 +85,13 @@ impl Intent {
     /// Dropped at any point, it leaves no key behind: what may have been sent is taken back in the background.
     pub(crate) async fn acquire(self) -> Result<Holding, LockError> {
         self.inner.open()?;
-        if let Some(grant) = held::find(&self.inner, &self.name).filter(|grant| grant.is_held()) {
-            return if self.plan.reentrant {
+        if let Some(grant) = held::find(&self.inner, &self.names).filter(|grant| grant.is_held()) {
+            // Only a lease on all of the keys can be shared: to wait for the others would mean to hold and wait.
+            return if self.plan.reentrant && grant.names.cover(&self.names) {
                 Ok(Holding::Shared(grant))
             } else {
-                Err(Reentrant::new(self.name.key.clone(), &grant.function).into())
+                let key = &self.names.shared(&grant.names).unwrap_or(self.names.first()).key;
+                Err(Reentrant::new(key.clone(), &grant.function).into())
             };
         }
         needs_runtime()?;
@@ -95,60 +100,80 @@ impl Intent {
         self.attempt(&budget, turn).await.map(Holding::Own)
     }
 
-    /// Waits for the process's turn. `None`: a single try that may ask the server beside whoever has the turn.
+    /// Waits for the process's turn for each of the keys, in their sorted order, so that two locks that share keys do not
+    /// wait for each other. `None`: a single try that may ask the server beside whoever has the turn.
     async fn pass_gate(&self, budget: &Budget<'_>) -> Result<Option<Turn>, LockError> {
-        let gate = &self.inner.gate;
-        if self.plan.wait == Some(Duration::ZERO) {
-            return match gate.try_enter(&self.name.wire) {
-                Ok(turn) => Ok(Some(turn)),
-                Err((News::HeldHere(grant), _)) if grant.upgrade().is_some_and(|grant| grant.is_held()) => {
-                    Err(self.busy(held_here(&grant), budget))
-                }
-                Err((News::HeldElsewhere(occupant), _)) => Err(self.busy(occupant, budget)),
-                Err((News::Failing(error), _)) => Err(error),
-                // Whoever waits for the turn comes first.
-                Err((News::HeldHere(_), true) | (News::Passed, _)) => Err(self.busy(Occupant::default(), budget)),
-                // It is being released, or nothing is known yet: only the server can tell.
-                Err((News::HeldHere(_), false) | (News::Asking, _)) => Ok(None),
-            };
-        }
-        match gate.enter(&self.name.wire) {
-            Entry::Turn(turn) => Ok(Some(turn)),
-            Entry::Queued(turn) => {
-                match budget.bound(turn, || matches!(gate.news(&self.name.wire), News::Asking)).await {
-                    Some(Ok(turn)) => Ok(Some(turn)),
-                    // The sender is only dropped with the gate itself.
-                    Some(Err(_)) => Ok(None),
-                    None => Err(match gate.news(&self.name.wire) {
-                        News::Failing(error) => error,
-                        News::Asking => Unavailable::new(
-                            "another task of this process asked for the same key and had no answer either",
-                        )
-                        .into(),
-                        News::HeldHere(grant) => self.busy(held_here(&grant), budget),
-                        News::HeldElsewhere(occupant) => self.busy(occupant, budget),
-                        News::Passed => self.busy(Occupant::default(), budget),
-                    }),
-                }
+        let mut all: Option<Turn> = None;
+        for name in self.names.iter() {
+            let turn =
+                if budget.one_try { self.try_gate(name, budget)? } else { self.queue_at_gate(name, budget).await? };
+            match (&mut all, turn) {
+                (Some(all), Some(turn)) => all.join(turn),
+                (all, turn) => *all = all.take().or(turn),
             }
+        }
+        Ok(all)
+    }
+
+    /// The turn for one key if it is there, or a truthful answer from what is known of the key. `None`: nothing is.
+    fn try_gate(&self, name: &LockName, budget: &Budget<'_>) -> Result<Option<Turn>, LockError> {
+        match self.inner.gate.try_enter(&name.wire) {
+            Ok(turn) => Ok(Some(turn)),
+            Err((News::HeldHere(grant), _)) if grant.upgrade().is_some_and(|grant| grant.is_held()) => {
+                Err(self.busy(name, held_here(&grant), budget))
+            }
+            Err((News::HeldElsewhere(occupant), _)) => Err(self.busy(name, occupant, budget)),
+            Err((News::Failing(error), _)) => Err(error),
+            // Whoever waits for the turn comes first.
+            Err((News::HeldHere(_), true) | (News::Passed, _)) => Err(self.busy(name, Occupant::default(), budget)),
+            // It is being released, or nothing is known yet: only the server can tell.
+            Err((News::HeldHere(_), false) | (News::Asking, _)) => Ok(None),
+        }
+    }
+
+    /// Waits for the turn for one key.
+    async fn queue_at_gate(&self, name: &LockName, budget: &Budget<'_>) -> Result<Option<Turn>, LockError> {
+        let gate = &self.inner.gate;
+        match gate.enter(&name.wire) {
+            Entry::Turn(turn) => Ok(Some(turn)),
+            Entry::Queued(turn) => match budget.bound(turn, || matches!(gate.news(&name.wire), News::Asking)).await {
+                Some(Ok(turn)) => Ok(Some(turn)),
+                // The sender is only dropped with the gate itself.
+                Some(Err(_)) => Ok(None),
+                None => Err(match gate.news(&name.wire) {
+                    News::Failing(error) => error,
+                    News::Asking => {
+                        Unavailable::new("another task of this process asked for the same key and had no answer either")
+                            .into()
+                    }
+                    News::HeldHere(grant) => self.busy(name, held_here(&grant), budget),
+                    News::HeldElsewhere(occupant) => self.busy(name, occupant, budget),
+                    News::Passed => self.busy(name, Occupant::default(), budget),
+                }),
+            },
         }
     }
 
     /// Asks the server until it grants the lock or the budget is spent.
     async fn attempt(&self, budget: &Budget<'_>, turn: Option<Turn>) -> Result<Arc<Grant>, LockError> {
         let mut attempt = Attempt::new(self);
+        // The place in line outlives the token: a waiter that must begin anew does not go to the end.
+        let mut ticket = None;
         let mut pause = OUTAGE_PAUSE.start;
         let mut resent = false;
         let mut last_seen = None;
+        // Before the first question, so that nothing is missed that happens while it is answered.
+        let ear = (!budget.one_try).then(|| self.inner.store.listen(&self.names));
         loop {
             self.inner.open()?;
             let sent_at = self.inner.clock.now();
             // Only the answer right before this one may speak for it.
             let just_seen = last_seen.take();
             let limit = budget.command_limit();
-            match attempt.send(limit).await {
-                Ok(Acquired::Granted { fencing_token }) => {
-                    if let Some(begun) = attempt.into_lease(fencing_token, sent_at) {
+            let wait = ear.as_ref().map(|_| Waiting { life: budget.entry_life(self.heartbeat()), ticket });
+            match attempt.send(wait, limit).await {
+                Ok(Acquired::Granted(fencing_tokens)) => {
+                    if let Some(begun) = attempt.into_lease(fencing_tokens, sent_at) {
                         return self.begin(Grant::new(begun, turn), sent_at);
                     }
                     let late = LockError::from(Unavailable::new(
@@ -157,38 +182,43 @@ impl Intent {
                     if budget.one_try || budget.nearly_spent() {
                         return Err(late);
                     }
-                    events::waiting_through_outage(&self.name.key, &late);
+                    events::waiting_through_outage(self.key(), &late);
                     tell(&turn, News::Failing(late));
                     attempt = Attempt::new(self);
                     self.rest(&mut pause, budget).await;
                 }
-                Ok(Acquired::Held(occupant)) => {
+                Ok(Acquired::Held { place, occupant, ticket: given }) => {
                     (resent, pause) = (false, OUTAGE_PAUSE.start);
-                    if budget.spent() {
-                        return Err(self.busy(occupant, budget));
-                    }
-                    let expires_in =
-                        occupant.retry_after.map_or(Duration::MAX, |left| left.saturating_add(AFTER_EXPIRY));
+                    ticket = given.or(ticket);
+                    let Some(ear) = ear.as_ref().filter(|_| !budget.spent()) else {
+                        return Err(self.busy(self.names.at(place), occupant, budget));
+                    };
+                    let look_again = self.look_again(&occupant, budget, sent_at);
                     tell(&turn, News::HeldElsewhere(occupant.clone()));
-                    last_seen = Some(occupant);
+                    last_seen = Some((place, occupant));
                     tokio::select! {
                         biased;
                         () = self.inner.closing() => {}
-                        () = self.inner.store.wake_up(&self.name, expires_in.min(budget.left())) => {}
+                        () = self.inner.store.wake_up(ear, look_again) => {}
+                    }
+                    if budget.spent()
+                        && let Some((place, occupant)) = last_seen.take()
+                    {
+                        return Err(self.busy(self.names.at(place), occupant, budget));
                     }
                 }
                 // Only a token that was given up is buried; a new one starts afresh.
                 Ok(Acquired::Dead) => attempt = Attempt::new(self),
-                Ok(Acquired::Foreign(what)) => return Err(InvalidKey::new(&*self.name.key, what).into()),
+                Ok(Acquired::Foreign { place, what }) => {
+                    return Err(InvalidKey::new(&*self.names.at(place).key, what).into());
+                }
                 Err(error) if error.kind != StoreErrorKind::Unavailable => return Err(error.into()),
-                // The budget cut the last look at a key that was held; so short a silence is no outage yet.
-                Err(error)
-                    if error.unanswered
-                        && budget.spent()
-                        && just_seen.is_some()
-                        && limit < self.inner.response_timeout / 2 =>
-                {
-                    return Err(self.busy(just_seen.unwrap_or_default(), budget));
+                // The budget cut the last look at a key that was held.
+                Err(error) if error.unanswered && budget.spent() && limit < self.silence() => {
+                    return Err(match just_seen {
+                        Some((place, occupant)) => self.busy(self.names.at(place), occupant, budget),
+                        None => error.into(),
+                    });
                 }
                 // The first command after a broken connection fails, the next one finds a new connection.
                 Err(_) if !resent && !budget.nearly_spent() => resent = true,
@@ -197,7 +227,7 @@ impl Intent {
                     if budget.one_try || budget.nearly_spent() {
                         return Err(error);
                     }
-                    events::waiting_through_outage(&self.name.key, &error);
+                    events::waiting_through_outage(self.key(), &error);
                     tell(&turn, News::Failing(error));
                     // What was sent is compensated for, so its token is dead.
                     attempt = Attempt::new(self);
@@ -205,6 +235,29 @@ impl Intent {
                 }
             }
         }
+    }
+
+    /// How long to wait for a wake-up before asking again: not beyond the holder's expiry, nor the next sign of life that
+    /// keeps the place in line. Counted from the send of the question that was answered, however late the answer came.
+    /// The last question leaves the server time to answer, for only an answer tells a lock that is busy from an outage.
+    fn look_again(&self, occupant: &Occupant, budget: &Budget<'_>, sent_at: Moment) -> Duration {
+        let jitter = Duration::from_millis(fastrand::u64(AFTER_EXPIRY));
+        let expires_in = occupant.retry_after.map_or(Duration::MAX, |left| left.saturating_add(jitter));
+        let at = sent_at.after(expires_in.min(self.heartbeat()));
+        let left = budget.left();
+        // Twice what it takes, so that a late timer does not make it too short.
+        let last_look = left.saturating_sub(self.silence() * 2);
+        at.since(self.inner.clock.now()).min(if last_look.is_zero() { left } else { last_look })
+    }
+
+    /// For how long a server that does not answer is not called an outage yet.
+    fn silence(&self) -> Duration {
+        self.inner.response_timeout / 4
+    }
+
+    /// How often a waiter shows that it is alive.
+    fn heartbeat(&self) -> Duration {
+        (self.plan.ttl / 10).clamp(*HEARTBEAT.start(), *HEARTBEAT.end())
     }
 
     /// Puts a fresh lease under the watchdog's eyes, unless the manager was shut down in the meantime: a shutdown ends the
@@ -229,8 +282,13 @@ impl Intent {
         *pause = (*pause * 2).min(OUTAGE_PAUSE.end);
     }
 
-    fn busy(&self, occupant: Occupant, budget: &Budget<'_>) -> LockError {
-        Busy::new(self.name.key.clone(), occupant, budget.used()).into()
+    /// The key that stands for all of them in an event.
+    fn key(&self) -> &str {
+        &self.names.first().key
+    }
+
+    fn busy(&self, name: &LockName, occupant: Occupant, budget: &Budget<'_>) -> LockError {
+        Busy::new(name.key.clone(), occupant, budget.used()).into()
     }
 }
 
@@ -283,6 +341,11 @@ impl<'a> Budget<'a> {
         if self.one_try { limit.saturating_sub(self.used()) } else { limit.min(self.left().max(LAST_LOOK)) }
     }
 
+    /// How long a place in line is kept without a sign of life: not beyond the budget, for then nobody wants it.
+    fn entry_life(&self, heartbeat: Duration) -> Duration {
+        (heartbeat * MISSED).saturating_add(self.inner.response_timeout).min(self.left().saturating_add(LAST_LOOK))
+    }
+
     /// `future`, unless the budget ends first; a little longer if then nothing is known yet.
     async fn bound<F: Future>(&self, future: F, nothing_known: impl Fn() -> bool) -> Option<F::Output> {
         tokio::pin!(future);
@@ -300,88 +363,4 @@ impl<'a> Budget<'a> {
             () = self.inner.clock.sleep_until(self.ends_at.after(LAST_LOOK)) => None,
         }
     }
-}
-
-/// One token and what was sent with it. Dropped while the server may know it, it is taken back in the background.
-struct Attempt<'a> {
-    intent: &'a Intent,
-    request: Acquire,
-    /// How many commands left without an answer so far.
-    unanswered: u32,
-    granted: bool,
-    /// While the server may know the token, a shutdown waits for what becomes of it.
-    counted: Option<Counted>,
-}
-
-impl<'a> Attempt<'a> {
-    fn new(intent: &'a Intent) -> Self {
-        let holder = format!("{} {}", intent.inner.process, printable(&intent.function));
-        let request = Acquire {
-            name: intent.name.clone(),
-            token: Token::random(),
-            expiry: intent.inner.defaults.expiry(intent.plan.ttl),
-            holder: holder.into(),
-        };
-        Self { intent, request, unanswered: 0, granted: false, counted: None }
-    }
-
-    async fn send(&mut self, limit: Duration) -> Result<Acquired, StoreError> {
-        // Counted before the send: a future dropped while it waits has an unanswered command.
-        self.unanswered += 1;
-        self.counted.get_or_insert_with(|| self.intent.inner.background.count());
-        let answer = self.intent.inner.store.acquire(&self.request, limit).await;
-        if !answer.as_ref().is_err_and(|error| error.unanswered) {
-            self.unanswered -= 1;
-        }
-        self.granted = matches!(answer, Ok(Acquired::Granted { .. }));
-        if !self.granted && self.unanswered == 0 {
-            self.counted = None;
-        }
-        answer
-    }
-
-    /// Turns a granted attempt into a lease, unless too little of it is left; then it is given back.
-    fn into_lease(mut self, fencing_token: u64, sent_at: Moment) -> Option<Begun> {
-        let Intent { inner, name, plan, function } = self.intent;
-        let deadline = sent_at.after(inner.defaults.validity(plan.ttl));
-        let granted_at = inner.clock.now();
-        if deadline.since(granted_at) < plan.ttl / LEAST_SHARE {
-            return None;
-        }
-        // From here on the lease answers for the token.
-        let bury = self.unanswered > 0;
-        (self.granted, self.unanswered) = (false, 0);
-        Some(Begun {
-            inner: inner.clone(),
-            name: name.clone(),
-            token: self.request.token,
-            fencing_token,
-            plan: *plan,
-            function: function.clone(),
-            granted_at,
-            deadline,
-            bury,
-        })
-    }
-}
-
-impl Drop for Attempt<'_> {
-    fn drop(&mut self) {
-        if !self.granted && self.unanswered == 0 {
-            return;
-        }
-        let ttl = self.intent.inner.defaults.expiry(self.intent.plan.ttl);
-        let request = Release {
-            name: self.request.name.clone(),
-            token: self.request.token,
-            keep: None,
-            bury: (self.unanswered > 0).then(|| ttl.max(BURIAL)),
-        };
-        self.intent.inner.release_in_background(request, ttl, None);
-    }
-}
-
-/// A function's name as one word without control characters, as the holder's description wants it.
-fn printable(function: &str) -> String {
-    function.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect()
 }

@@ -65,3 +65,14 @@ pub(crate) fn waiting_through_outage(key: &str, error: &LockError) {
 pub(crate) fn background_job_dropped() {
     emit!(warn, "work in the background was dropped outside of a runtime; a key may stand until its ttl");
 }
+
+/// A message came for which nobody waits: late, or from somebody else.
+pub(crate) fn wake_up_for_nobody() {
+    emit!(debug, "a wake-up came for a key that nobody here waits for; ignored");
+}
+
+/// The server does not let this process listen; waiters look by themselves.
+pub(crate) fn wake_ups_refused(error: &dyn fmt::Display) {
+    emit!(warn, %error, "wake-ups are refused, so waiting for locks goes on by polling; allow SUBSCRIBE and the channels `distlock:turn:*`");
+    let _ = error;
+}

@@ -53,7 +53,7 @@ impl Gate {
         match self.keys().entry(key.clone()) {
             Slot::Vacant(slot) => {
                 slot.insert(Queue { waiting: VecDeque::new(), news: News::default() });
-                Entry::Turn(Turn { gate: Some(self.clone()), key: key.clone() })
+                Entry::Turn(Turn::new(self, key))
             }
             Slot::Occupied(mut slot) => {
                 let (sender, receiver) = oneshot::channel();
@@ -73,7 +73,7 @@ impl Gate {
         match self.keys().entry(key.clone()) {
             Slot::Vacant(slot) => {
                 slot.insert(Queue { waiting: VecDeque::new(), news: News::default() });
-                Ok(Turn { gate: Some(self.clone()), key: key.clone() })
+                Ok(Turn::new(self, key))
             }
             Slot::Occupied(slot) => {
                 let Queue { waiting, news } = slot.get();
@@ -108,16 +108,28 @@ impl Gate {
     }
 }
 
-/// The right to talk to the server about one key. Passed on when dropped.
+/// The right to talk to the server about one key, or about several. Passed on, key by key, when dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// `None` once it was passed on.
     gate: Option<Arc<Gate>>,
     key: Arc<str>,
+    /// Those for the other keys of the same lock.
+    more: Vec<Turn>,
 }
 
 impl Turn {
+    fn new(gate: &Arc<Gate>, key: &Arc<str>) -> Self {
+        Self { gate: Some(gate.clone()), key: key.clone(), more: Vec::new() }
+    }
+
+    /// Keeps the turn for another key together with this one.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.more.push(other);
+    }
+
     pub(crate) fn tell(&self, news: News) {
+        self.more.iter().for_each(|other| other.tell(news.clone()));
         if let Some(gate) = &self.gate
             && let Some(queue) = gate.keys().get_mut(&self.key)
         {
@@ -130,7 +142,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let Some(gate) = self.gate.take() else { return };
         while let Some(next) = gate.next(&self.key) {
-            let turn = Turn { gate: Some(gate.clone()), key: self.key.clone() };
+            let turn = Self::new(&gate, &self.key);
             match next.send(turn) {
                 Ok(()) => return,
                 // That waiter has gone; the turn came back and must not pass itself on from in here.

@@ -15,10 +15,10 @@ use crate::clock::Moment;
 use crate::error::{Holder, LossCause, Lost, Occupant};
 use crate::events;
 use crate::gate::{News, Turn};
-use crate::key::LockName;
+use crate::key::Names;
 use crate::manager::Inner;
 use crate::settings::Plan;
-use crate::store::{Release, Renewal, Renewed, Token};
+use crate::store::{FencingTokens, Release, Renewal, Renewed, Token};
 
 /// For how long a token is buried at least: the longest that a copy of its acquisition is expected to be under way in a
 /// frozen server or a stalled network.
@@ -33,9 +33,9 @@ pub(crate) struct Grant {
     /// Tells the leases of one manager apart, in the order of their granting.
     pub(crate) id: u64,
     pub(crate) inner: Arc<Inner>,
-    pub(crate) name: Arc<LockName>,
+    pub(crate) names: Arc<Names>,
     pub(crate) token: Token,
-    pub(crate) fencing_token: u64,
+    pub(crate) fencing_tokens: FencingTokens,
     pub(crate) plan: Plan,
     pub(crate) function: Cow<'static, str>,
     /// When the reply that granted it was read.
@@ -78,14 +78,16 @@ enum Phase {
 pub(crate) enum End {
     ByHolder,
     ByLoss(LossCause),
+    /// A renewal found the key at this place of the sorted order absent or foreign.
+    AtServer(usize, LossCause),
 }
 
 /// What the engine knows when a grant begins.
 pub(crate) struct Begun {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) name: Arc<LockName>,
+    pub(crate) names: Arc<Names>,
     pub(crate) token: Token,
-    pub(crate) fencing_token: u64,
+    pub(crate) fencing_tokens: FencingTokens,
     pub(crate) plan: Plan,
     pub(crate) function: Cow<'static, str>,
     pub(crate) granted_at: Moment,
@@ -96,7 +98,7 @@ pub(crate) struct Begun {
 impl Grant {
     /// A lease that begins now. The other tasks of the process learn who holds the key.
     pub(crate) fn new(begun: Begun, turn: Option<Turn>) -> Arc<Self> {
-        let Begun { inner, name, token, fencing_token, plan, function, granted_at, deadline, bury } = begun;
+        let Begun { inner, names, token, fencing_tokens, plan, function, granted_at, deadline, bury } = begun;
         let ends_at = plan.max_hold.map_or(Moment::NEVER, |max_hold| granted_at.after(max_hold));
         Arc::new_cyclic(|this| {
             if let Some(turn) = &turn {
@@ -105,9 +107,9 @@ impl Grant {
             Self {
                 id: inner.watchdog.next_id(),
                 inner,
-                name,
+                names,
                 token,
-                fencing_token,
+                fencing_tokens,
                 plan,
                 function,
                 granted_at,
@@ -121,6 +123,22 @@ impl Grant {
                 lost: Notify::new(),
             }
         })
+    }
+
+    /// How many keys the lease was declared on.
+    #[allow(dead_code, reason = "for leases on several declarations")]
+    pub(crate) fn parts(&self) -> usize {
+        self.names.parts()
+    }
+
+    /// The key of a part, as the caller gave it; parts are counted as they were declared.
+    pub(crate) fn key_of(&self, part: usize) -> &Arc<str> {
+        &self.names.at(self.names.place(part)).key
+    }
+
+    /// The fencing token of a part.
+    pub(crate) fn fencing_token_of(&self, part: usize) -> u64 {
+        self.fencing_tokens.at(self.names.place(part))
     }
 
     /// Up to when the lease is valid; [`Moment::PAST`] once it has ended.
@@ -147,7 +165,9 @@ impl Grant {
         match &self.state().phase {
             Phase::Lost(lost) => Err(lost.clone()),
             // Only a view of a released lease gets here; it holds nothing any more.
-            Phase::Held | Phase::Released => Err(Lost::new(self.name.key.clone(), self.held_for(), LossCause::Expired)),
+            Phase::Held | Phase::Released => {
+                Err(Lost::new(self.key_of(0).clone(), self.held_for(), LossCause::Expired))
+            }
         }
     }
 
@@ -163,30 +183,40 @@ impl Grant {
     /// Ends the lease, once. `true` if this call did it.
     ///
     /// A loss wakes the body and every [`lost`](Self::lost), and gives the turn to the next task. It sends a
-    /// compare-and-delete in the background unless the server itself said that the key is not ours, or a shutdown does
-    /// it in its own time.
+    /// compare-and-delete in the background unless the server itself said that the only key is not ours and no copy of the
+    /// acquisition is under way, or a shutdown does it in its own time.
     pub(crate) fn end(&self, end: End) -> bool {
         let mut state = self.state();
         if !matches!(state.phase, Phase::Held) {
             return false;
         }
         self.deadline.store(Moment::PAST.to_nanos(), Ordering::Release);
-        let End::ByLoss(cause) = end else {
-            state.phase = Phase::Released;
-            state.bodies.clear();
-            drop(state);
-            self.inner.watchdog.forget(self);
-            return true;
+        let (key, cause) = match end {
+            End::ByHolder => {
+                state.phase = Phase::Released;
+                state.bodies.clear();
+                drop(state);
+                self.inner.watchdog.forget(self);
+                return true;
+            }
+            End::ByLoss(cause) => (self.key_of(0), cause),
+            End::AtServer(place, cause) => (&self.names.at(place).key, cause),
         };
-        let lost = Lost::new(self.name.key.clone(), self.held_for(), cause);
+        let lost = Lost::new(key.clone(), self.held_for(), cause);
         state.phase = Phase::Lost(lost.clone());
         let (bodies, turn) = (std::mem::take(&mut state.bodies), state.turn.take());
         drop(state);
         self.inner.watchdog.forget(self);
-        if matches!(cause, LossCause::Expired | LossCause::MaxHold) {
+        let may_be_ours = match cause {
+            LossCause::Expired | LossCause::MaxHold => true,
+            // A copy of the acquisition that is still under way would take the key for a token that nobody holds.
+            LossCause::Deleted | LossCause::Stolen => self.names.len() > 1 || self.bury,
+            LossCause::Shutdown => false,
+        };
+        if may_be_ours {
             let mut request = self.release_request();
             let grace = self.inner.defaults.grace;
-            if cause == LossCause::Expired && !grace.is_zero() {
+            if cause != LossCause::MaxHold && !grace.is_zero() {
                 request.keep = request.keep.max(Some(grace));
             }
             self.inner.release_in_background(request, self.longest_life(), None);
@@ -230,17 +260,18 @@ impl Grant {
         self.deadline.store(old.max(new).to_nanos(), Ordering::Release);
     }
 
-    /// Takes in what a renewal sent at `sent_at` found.
-    pub(crate) fn renewed(&self, answer: Renewed, sent_at: Moment, ttl: Duration) {
-        match answer {
-            Renewed::Yes => self.prolong(sent_at, ttl),
-            Renewed::Absent => {
-                self.end(End::ByLoss(LossCause::Deleted));
-            }
-            Renewed::Stolen => {
-                self.end(End::ByLoss(LossCause::Stolen));
-            }
+    /// Takes in what a renewal sent at `sent_at` found, key by key in the sorted order.
+    pub(crate) fn renewed(&self, answers: &[Renewed], sent_at: Moment, ttl: Duration) {
+        for (place, answer) in answers.iter().enumerate() {
+            let cause = match answer {
+                Renewed::Yes => continue,
+                Renewed::Absent => LossCause::Deleted,
+                Renewed::Stolen => LossCause::Stolen,
+            };
+            self.end(End::AtServer(place, cause));
+            return;
         }
+        self.prolong(sent_at, ttl);
     }
 
     /// Completes when the lease is lost; never after a release.
@@ -321,16 +352,18 @@ impl Grant {
         self.inner.clock.now().since(self.granted_at)
     }
 
-    pub(crate) fn renewal(&self, ttl: Duration) -> Renewal {
-        Renewal { name: self.name.clone(), token: self.token, expiry: self.inner.defaults.expiry(ttl) }
+    /// What prolongs each key, in the sorted order.
+    pub(crate) fn renewals(&self, ttl: Duration) -> impl Iterator<Item = Renewal> {
+        let (token, expiry) = (self.token, self.inner.defaults.expiry(ttl));
+        self.names.iter().map(move |name| Renewal { wire: name.wire.clone(), token, expiry })
     }
 
-    /// The command that gives the key back, or leaves it standing for what is left of `min_hold`.
+    /// The command that gives the keys back, or leaves them standing for what is left of `min_hold`.
     pub(crate) fn release_request(&self) -> Release {
         let rest =
             self.plan.min_hold.map(|min_hold| min_hold.saturating_sub(self.held_for())).filter(|rest| !rest.is_zero());
         Release {
-            name: self.name.clone(),
+            names: self.names.clone(),
             token: self.token,
             keep: rest,
             bury: self.bury.then(|| self.longest_life().max(BURIAL)),

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::grant::Grant;
-use crate::key::LockName;
+use crate::key::Names;
 use crate::manager::Inner;
 
 thread_local! {
@@ -29,13 +29,13 @@ pub(crate) fn enter(grant: &Arc<Grant>) -> impl Drop {
     Entered
 }
 
-/// The lease on `name` that the current task already holds through the same manager.
-pub(crate) fn find(inner: &Arc<Inner>, name: &LockName) -> Option<Arc<Grant>> {
+/// The innermost lease that the current task already holds on one of these keys through the same manager.
+pub(crate) fn find(inner: &Arc<Inner>, names: &Names) -> Option<Arc<Grant>> {
     HELD.try_with(|held| {
         held.borrow()
             .iter()
             .rev()
-            .find(|grant| Arc::ptr_eq(&grant.inner, inner) && grant.name.wire == name.wire)
+            .find(|grant| Arc::ptr_eq(&grant.inner, inner) && grant.names.shared(names).is_some())
             .cloned()
     })
     .ok()

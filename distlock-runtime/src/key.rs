@@ -4,7 +4,7 @@
 //! would be over 512 bytes keeps a readable front and ends in its SHA-256. Companion names (fencing counter, buried
 //! tokens) are made so that no lock key can equal them and so that they share the key's slot in a Cluster.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -26,42 +26,102 @@ pub trait LockKey {
     /// What a lease on this key proves: `()` for a plain text.
     type Witness: 'static;
 
-    /// The key's text.
+    /// The texts of the key.
     #[doc(hidden)]
-    fn text(self) -> Result<String, LockError>;
+    fn keys(self) -> Result<Keys, LockError>;
 }
 
 impl LockKey for String {
     type Witness = ();
 
-    fn text(self) -> Result<String, LockError> {
-        Ok(self)
+    fn keys(self) -> Result<Keys, LockError> {
+        Ok(Keys::one(self))
     }
 }
 
 impl LockKey for &str {
     type Witness = ();
 
-    fn text(self) -> Result<String, LockError> {
-        Ok(self.to_owned())
+    fn keys(self) -> Result<Keys, LockError> {
+        Ok(Keys::one(self.to_owned()))
     }
 }
 
 impl LockKey for &String {
     type Witness = ();
 
-    fn text(self) -> Result<String, LockError> {
-        Ok(self.clone())
+    fn keys(self) -> Result<Keys, LockError> {
+        Ok(Keys::one(self.clone()))
+    }
+}
+
+/// The key texts of one lock, in the order in which they were declared.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Keys {
+    first: KeyText,
+    more: Vec<KeyText>,
+}
+
+#[derive(Clone, Debug)]
+struct KeyText {
+    text: String,
+    /// Of the declaration; else the manager's.
+    namespace: Option<&'static str>,
+}
+
+impl Keys {
+    /// A single one.
+    pub fn one(text: String) -> Self {
+        Self { first: KeyText { text, namespace: None }, more: Vec::new() }
+    }
+
+    /// The same keys in a namespace of their own. One that was named before stays.
+    #[must_use]
+    pub fn in_namespace(mut self, namespace: &'static str) -> Self {
+        for key in std::iter::once(&mut self.first).chain(&mut self.more) {
+            key.namespace.get_or_insert(namespace);
+        }
+        self
+    }
+
+    /// All keys of several parts.
+    ///
+    /// # Errors
+    ///
+    /// The first fault of a part; `InvalidKey` if there is no part.
+    pub fn several(parts: impl IntoIterator<Item = Result<Self, LockError>>) -> Result<Self, LockError> {
+        let mut parts = parts.into_iter();
+        let Some(first) = parts.next() else {
+            return Err(InvalidKey::new("", "a lock on several keys was given none; give it at least one").into());
+        };
+        let mut all = first?;
+        for part in parts {
+            let Self { first, more } = part?;
+            all.more.push(first);
+            all.more.extend(more);
+        }
+        Ok(all)
+    }
+}
+
+impl From<String> for Keys {
+    fn from(text: String) -> Self {
+        Self::one(text)
     }
 }
 
 /// A checked prefix of every key of a manager.
 #[derive(Clone, Debug)]
-pub(crate) struct Namespace(Arc<str>);
+pub(crate) struct Namespace {
+    text: Arc<str>,
+    /// The fencing counter: one for the whole namespace.
+    fence: Arc<str>,
+}
 
 impl Default for Namespace {
     fn default() -> Self {
-        Self(DEFAULT_NAMESPACE.into())
+        Self::named(DEFAULT_NAMESPACE)
     }
 }
 
@@ -71,7 +131,7 @@ impl Namespace {
             && text.len() <= 128
             && !text.chars().any(|c| "{}".contains(c) || c.is_whitespace() || c.is_control());
         if fits {
-            Ok(Self(text.into()))
+            Ok(Self::named(text))
         } else {
             Err(Config::new(format!(
                 "namespace `{}` cannot be used; write 1 to 128 bytes without braces, white space or control characters",
@@ -81,44 +141,153 @@ impl Namespace {
         }
     }
 
-    /// The names a key has on a server.
-    pub(crate) fn name(&self, key: &str) -> Result<Arc<LockName>, LockError> {
-        LockName::new(&self.0, key).map(Arc::new)
+    fn named(text: &str) -> Self {
+        Self { text: text.into(), fence: format!("{{{text}}}:fence").into() }
+    }
+
+    /// The names that keys have on a server.
+    pub(crate) fn names(&self, keys: &Keys) -> Result<Arc<Names>, LockError> {
+        let name = |key: &KeyText| match key.namespace {
+            Some(own) if own != &*self.text => Self::new(own)?.name(&key.text),
+            _ => self.name(&key.text),
+        };
+        let first = name(&keys.first)?;
+        if keys.more.is_empty() {
+            return Ok(Arc::new(Names::one(first)));
+        }
+        let declared = std::iter::once(Ok(first)).chain(keys.more.iter().map(name)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(Names::several(declared)))
+    }
+
+    fn name(&self, key: &str) -> Result<LockName, LockError> {
+        LockName::new(self, key)
     }
 }
 
-/// The names that belong to one lock.
+/// The keys of one lock as the engine and the stores see them: sorted and without repeats, so that two locks that share
+/// keys take them in the same order.
 #[derive(Debug)]
+pub(crate) struct Names {
+    first: LockName,
+    more: Box<[LockName]>,
+    /// Where each key stands, in the order in which they were declared. Empty for one key.
+    places: Box<[usize]>,
+}
+
+impl Names {
+    fn one(name: LockName) -> Self {
+        Self { first: name, more: Box::default(), places: Box::default() }
+    }
+
+    /// `declared` is not empty.
+    fn several(declared: Vec<LockName>) -> Self {
+        let mut sorted = declared.clone();
+        sorted.sort_by(|a, b| a.wire.cmp(&b.wire));
+        sorted.dedup_by(|a, b| a.wire == b.wire);
+        // Every name of the one list is in the other, so the search never fails.
+        let place = |name: &LockName| sorted.binary_search_by(|other| other.wire.cmp(&name.wire)).unwrap_or_default();
+        let places = declared.iter().map(place).collect();
+        let first = sorted.remove(0);
+        Self { first, more: sorted.into(), places }
+    }
+
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &LockName> {
+        (0..self.len()).map(|place| self.at(place))
+    }
+
+    /// How many different keys there are; at least one.
+    pub(crate) fn len(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    /// The one key, or the first of several in their sorted order.
+    pub(crate) fn first(&self) -> &LockName {
+        &self.first
+    }
+
+    /// The key at a place of the sorted order; the first one beyond the end.
+    pub(crate) fn at(&self, place: usize) -> &LockName {
+        place.checked_sub(1).and_then(|place| self.more.get(place)).unwrap_or(&self.first)
+    }
+
+    /// How many keys were declared.
+    #[allow(dead_code, reason = "for leases on several declarations")]
+    pub(crate) fn parts(&self) -> usize {
+        self.places.len().max(1)
+    }
+
+    /// Where the key of a declared part stands in the sorted order.
+    pub(crate) fn place(&self, part: usize) -> usize {
+        self.places.get(part).copied().unwrap_or_default()
+    }
+
+    /// Whether every key of `other` is one of these.
+    pub(crate) fn cover(&self, other: &Self) -> bool {
+        other.iter().all(|name| self.iter().any(|own| own.wire == name.wire))
+    }
+
+    /// The first key, in the sorted order, that both have.
+    pub(crate) fn shared<'a>(&'a self, other: &Self) -> Option<&'a LockName> {
+        self.iter().find(|own| other.iter().any(|name| own.wire == name.wire))
+    }
+}
+
+/// The names that belong to one key.
+#[derive(Clone, Debug)]
 pub(crate) struct LockName {
     /// The key as the caller gave it.
     pub(crate) key: Arc<str>,
     /// The lock key on the server: `<namespace>:<key>`.
     pub(crate) wire: Arc<str>,
     /// The fencing counter: one for the whole namespace.
-    pub(crate) fence: Box<str>,
+    pub(crate) fence: Arc<str>,
 }
 
 impl LockName {
-    fn new(namespace: &str, key: &str) -> Result<Self, LockError> {
+    fn new(namespace: &Namespace, key: &str) -> Result<Self, LockError> {
         if key.trim().is_empty() {
             return Err(InvalidKey::new(key, "it is empty; a lock needs a name").into());
         }
         if key.chars().any(char::is_control) {
             return Err(InvalidKey::new(key, "it has a control character; escape it, or leave it out").into());
         }
-        let full = format!("{namespace}:{key}");
+        let full = format!("{}:{key}", namespace.text);
         let wire = if full.len() > MAX_NAME { shortened(&full) } else { full };
         if hash_tag(&wire).is_none() && wire.contains('}') {
             return Err(InvalidKey::new(key, "it has a `}` but no hash tag, so its companions would live in another slot of a cluster; remove the brace, or write a whole tag as in `{shop:7}:order`").into());
         }
-        Ok(Self { key: key.into(), wire: wire.into(), fence: format!("{{{namespace}}}:fence").into() })
+        Ok(Self { key: key.into(), wire: wire.into(), fence: namespace.fence.clone() })
     }
 
     /// The name under which `token` is buried, so that a late copy of its acquisition is refused.
-    pub(crate) fn gone(&self, token: &str) -> String {
-        match hash_tag(&self.wire) {
-            Some(tag) => format!("{{{tag}}}:{}:gone:{token}", self.wire),
-            None => format!("{{{}}}:gone:{token}", self.wire),
+    pub(crate) fn gone<'a>(&'a self, token: &'a str) -> Companion<'a> {
+        Companion { of: &self.wire, kind: "gone:", rest: token }
+    }
+
+    /// Who waits for the key, in order.
+    pub(crate) fn queue(&self) -> Companion<'_> {
+        Companion { of: &self.wire, kind: "queue", rest: "" }
+    }
+
+    /// What is known of those who wait.
+    pub(crate) fn waiters(&self) -> Companion<'_> {
+        Companion { of: &self.wire, kind: "waiters", rest: "" }
+    }
+}
+
+/// The name of a companion of a lock key. No lock key can equal it, and it shares the key's slot in a Cluster.
+pub(crate) struct Companion<'a> {
+    of: &'a str,
+    kind: &'static str,
+    rest: &'a str,
+}
+
+impl fmt::Display for Companion<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { of, kind, rest } = self;
+        match hash_tag(of) {
+            Some(tag) => write!(f, "{{{tag}}}:{of}:{kind}{rest}"),
+            None => write!(f, "{{{of}}}:{kind}{rest}"),
         }
     }
 }
@@ -155,14 +324,14 @@ mod tests {
     use super::*;
 
     fn name(key: &str) -> LockName {
-        LockName::new("distlock", key).unwrap()
+        LockName::new(&Namespace::default(), key).unwrap()
     }
 
     #[test]
     fn a_plain_key_stands_behind_its_namespace() {
         let name = name("order:7");
         assert_eq!(&*name.wire, "distlock:order:7");
-        assert_eq!(name.gone("T"), "{distlock:order:7}:gone:T");
+        assert_eq!(name.gone("T").to_string(), "{distlock:order:7}:gone:T");
         assert_eq!(&*name.fence, "{distlock}:fence");
     }
 
@@ -170,17 +339,17 @@ mod tests {
     fn companions_share_the_slot_of_a_tagged_key() {
         let name = name("{shop:7}:coupon:42");
         assert_eq!(hash_tag(&name.wire), Some("shop:7"));
-        assert_eq!(hash_tag(&name.gone("T")), Some("shop:7"));
+        assert_eq!(hash_tag(&name.gone("T").to_string()), Some("shop:7"));
     }
 
     #[test]
     fn blank_keys_and_stray_braces_are_refused() {
         for key in ["", " ", "\n\t", "a}b", "a{}b", "}{x"] {
-            let refused = LockName::new("distlock", key);
+            let refused = LockName::new(&Namespace::default(), key);
             assert!(matches!(refused, Err(LockError::InvalidKey(_))), "{key:?}");
         }
         // Nothing closes the brace, so the whole name decides the slot for the key and for its companions.
-        assert_eq!(hash_tag(&name("a{b").gone("T")), Some("distlock:a{b"));
+        assert_eq!(hash_tag(&name("a{b").gone("T").to_string()), Some("distlock:a{b"));
     }
 
     #[test]
@@ -192,6 +361,25 @@ mod tests {
         assert!(a.wire.starts_with("distlock:éé"));
         let longest = "k".repeat(MAX_NAME - "distlock:".len());
         assert_eq!(name(&longest).wire.len(), MAX_NAME);
+    }
+
+    #[test]
+    fn several_keys_are_sorted_and_without_repeats_and_each_part_finds_its_own() {
+        let parts = ["b", "a", "b", "c"].map(|text| Ok(Keys::one(text.to_owned())));
+        let names = Namespace::default().names(&Keys::several(parts).unwrap()).unwrap();
+        let keys: Vec<&str> = names.iter().map(|name| &*name.key).collect();
+        assert_eq!(keys, ["a", "b", "c"]);
+        let declared: Vec<&str> = (0..names.parts()).map(|part| &*names.at(names.place(part)).key).collect();
+        assert_eq!(declared, ["b", "a", "b", "c"]);
+        assert!(matches!(Keys::several([]), Err(LockError::InvalidKey(_))));
+    }
+
+    #[test]
+    fn a_namespace_of_its_own_goes_before_the_managers() {
+        let keys = Keys::one("k".to_owned()).in_namespace("billing").in_namespace("other");
+        let names = Namespace::default().names(&keys).unwrap();
+        assert_eq!((&*names.first().wire, &*names.first().fence), ("billing:k", "{billing}:fence"));
+        assert!(Namespace::default().names(&Keys::one("k".to_owned()).in_namespace("a b")).is_err());
     }
 
     #[test]

@@ -35,13 +35,13 @@ impl<L> Lease<L> {
 
     /// The key, as the caller gave it.
     pub fn key(&self) -> &str {
-        &self.grant.name.key
+        self.grant.key_of(0)
     }
 
     /// Number of this grant: larger than that of every earlier grant of the same key. A resource that refuses smaller
     /// numbers is safe from a holder that does not know yet that it lost its lease.
     pub fn fencing_token(&self) -> u64 {
-        self.grant.fencing_token
+        self.grant.fencing_token_of(0)
     }
 
     /// How long the lease is valid without a further renewal; zero once it has ended.
@@ -89,11 +89,9 @@ impl<L> Lease<L> {
         self.ensure_held()?;
         let sent_at = inner.clock.now();
         self.grant.may_live_for(ttl);
-        let renewal = [self.grant.renewal(ttl)];
-        let answers = inner.store.renew(&renewal, Lane::Awaited, inner.response_timeout).await?;
-        for answer in answers {
-            self.grant.renewed(answer, sent_at, ttl);
-        }
+        let renewals: Vec<_> = self.grant.renewals(ttl).collect();
+        let answers = inner.store.renew(&renewals, Lane::Awaited, inner.response_timeout).await?;
+        self.grant.renewed(&answers, sent_at, ttl);
         self.ensure_held()
     }
 
@@ -142,12 +140,12 @@ pub struct LeaseHandle<L = ()> {
 impl<L> LeaseHandle<L> {
     /// The key, as the caller gave it.
     pub fn key(&self) -> &str {
-        &self.grant.name.key
+        self.grant.key_of(0)
     }
 
     /// See [`Lease::fencing_token`].
     pub fn fencing_token(&self) -> u64 {
-        self.grant.fencing_token
+        self.grant.fencing_token_of(0)
     }
 
     /// See [`Lease::remaining`].
@@ -192,8 +190,8 @@ impl<L> fmt::Debug for LeaseHandle<L> {
 }
 
 fn debug(grant: &Grant, mut out: fmt::DebugStruct<'_, '_>) -> fmt::Result {
-    out.field("key", &grant.name.key)
-        .field("fencing_token", &grant.fencing_token)
+    out.field("key", grant.key_of(0))
+        .field("fencing_token", &grant.fencing_token_of(0))
         .field("remaining", &grant.remaining())
         .finish_non_exhaustive()
 }

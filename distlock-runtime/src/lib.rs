@@ -7,7 +7,8 @@
 //! * `lock` (by hand) or `private` (the attribute) says what is wanted; `settings` checks it; `current` finds the manager.
 //! * `segment` writes values into a key, `key` names the key on a server.
 //! * `locked` is the call as a future: it acquires, polls the body under the deadline, releases.
-//! * `acquire` gets the lease: through the process's `gate`, by attempts at the `store`, waiting in between.
+//! * `acquire` gets the lease: through the process's `gate`, by one `attempt` after the other at the `store`, waiting in
+//!   between.
 //! * `grant` is a lease inside of the engine, with its deadline and its end; `lease` is what the holder has of it.
 //! * `watchdog` renews leases and declares them lost; `held` knows which ones the current task has.
 //! * `release` gives keys back, `background` is where it goes on when nobody waits.
@@ -16,6 +17,7 @@
 //!   says.
 
 mod acquire;
+mod attempt;
 mod background;
 mod builder;
 mod clock;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::acquire::{Holding, Intent};
 use crate::error::LockError;
+use crate::key::Keys;
 use crate::lease::Lease;
 use crate::locked::{ByHand, Call, Locked};
 use crate::manager::LockManager;
@@ -19,14 +20,14 @@ use crate::settings::{Renew, Settings, Wait};
 #[must_use = "a lock does nothing until it is acquired or run"]
 pub struct Lock<L = ()> {
     manager: LockManager,
-    key: Result<String, LockError>,
+    key: Result<Keys, LockError>,
     settings: Settings,
     place: &'static Location<'static>,
     declaration: PhantomData<fn() -> L>,
 }
 
 impl<L> Lock<L> {
-    pub(crate) fn new(manager: LockManager, key: Result<String, LockError>, place: &'static Location<'static>) -> Self {
+    pub(crate) fn new(manager: LockManager, key: Result<Keys, LockError>, place: &'static Location<'static>) -> Self {
         Self { manager, key, settings: Settings::default(), place, declaration: PhantomData }
     }
 

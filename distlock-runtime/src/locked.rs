@@ -16,6 +16,7 @@ use crate::acquire::{Holding, Intent};
 use crate::error::{Busy, LockError, Lost};
 use crate::grant::Grant;
 use crate::held;
+use crate::key::Keys;
 use crate::lease::Lease;
 use crate::manager::LockManager;
 use crate::release::{Release, release, release_in_background};
@@ -35,7 +36,7 @@ impl Call {
     /// then, nor before the first poll.
     pub fn new(
         manager: Result<LockManager, LockError>,
-        key: Result<String, LockError>,
+        key: Result<Keys, LockError>,
         settings: Settings,
         function: impl Into<Cow<'static, str>>,
     ) -> Self {

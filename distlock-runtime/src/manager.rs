@@ -104,7 +104,7 @@ impl LockManager {
     /// Begins a lock on `key`: a text, or a typed declaration. Nothing is sent until one of its methods is awaited.
     #[track_caller]
     pub fn lock<K: LockKey>(&self, key: K) -> Lock<K::Witness> {
-        Lock::new(self.clone(), key.text(), std::panic::Location::caller())
+        Lock::new(self.clone(), key.keys(), std::panic::Location::caller())
     }
 
     /// Ends the use of this manager: no new locks, every live lease is declared lost and its key released, and releases

@@ -8,6 +8,7 @@ pub use crate::current::current;
 pub use crate::declarations::Spec;
 use crate::error::{Busy, LockError, Lost};
 use crate::events;
+pub use crate::key::Keys;
 pub use crate::locked::{Call, Locked, Opened, Start, Verdict};
 use crate::manager::LockManager;
 pub use crate::outcome::{
@@ -66,9 +67,9 @@ pub fn call(
     spec: &'static Spec,
     settings: Settings,
     manager: Result<LockManager, LockError>,
-    key: Result<String, LockError>,
+    key: Result<impl Into<Keys>, LockError>,
 ) -> Call {
-    Call::new(manager, key, settings, spec.function)
+    Call::new(manager, key.map(Into::into), settings, spec.function)
 }
 
 /// The same with the handle through which the body learns how the call began.
@@ -76,7 +77,7 @@ pub fn call_and_start(
     spec: &'static Spec,
     settings: Settings,
     manager: Result<LockManager, LockError>,
-    key: Result<String, LockError>,
+    key: Result<impl Into<Keys>, LockError>,
 ) -> (Call, Start) {
     let call = call(spec, settings, manager, key);
     let start = call.start();

@@ -50,7 +50,7 @@ pub(crate) fn release(grant: &Arc<Grant>) -> impl Future<Output = Result<Release
                 })
             }
             Err(error) => {
-                events::release_unanswered(&unfinished.request.name.key, &error.text);
+                events::release_unanswered(&unfinished.request.names.first().key, &error.text);
                 Err(error.into())
             }
         }
@@ -122,10 +122,10 @@ impl Inner {
             };
             drop(turn.take());
             if self.clock.now() >= give_up_at {
-                events::release_given_up(&request.name.key, &error.text);
+                events::release_given_up(&request.names.first().key, &error.text);
                 return false;
             }
-            events::release_unanswered(&request.name.key, &error.text);
+            events::release_unanswered(&request.names.first().key, &error.text);
             if lane == Lane::Back {
                 let wake_at = self.clock.now().after(pause.mul_f64(0.5 + fastrand::f64() / 2.0));
                 self.clock.sleep_until(wake_at).await;

@@ -17,7 +17,7 @@ use crate::events;
 use crate::grant::Grant;
 use crate::store::{BoxFuture, Lane, LockStore, StoreErrorKind};
 
-/// The most leases that one script renews.
+/// The most keys that one script renews, unless a single lease has more.
 const BATCH: usize = 100;
 
 /// How late the loop may come before it says so.
@@ -198,8 +198,8 @@ impl Watchdog {
         // A lease with little left gives its batch little time; it must not take it from those that have more.
         let is_urgent = |grant: &Arc<Grant>| grant.remaining() / 2 < self.response_timeout;
         let (urgent, relaxed): (Vec<_>, Vec<_>) = due.into_iter().map(|watched| watched.grant).partition(is_urgent);
-        for batch in urgent.chunks(BATCH).chain(relaxed.chunks(BATCH)) {
-            tokio::spawn(self.clone().renew(batch.to_vec()));
+        for batch in batches(urgent).into_iter().chain(batches(relaxed)) {
+            tokio::spawn(self.clone().renew(batch));
         }
     }
 
@@ -234,12 +234,15 @@ impl Watchdog {
         let sent_at = self.clock.now();
         // Half of what is left, so that a second try fits in.
         let limit = self.response_timeout.min(shortest / 2).max(*RETRY.start());
-        let renewals: Vec<_> = batch.iter().map(|grant| grant.renewal(grant.plan.ttl)).collect();
+        let renewals: Vec<_> = batch.iter().flat_map(|grant| grant.renewals(grant.plan.ttl)).collect();
         let answers = self.store.renew(&renewals, Lane::Back, limit).await;
         match answers {
             Ok(answers) => {
-                for (grant, answer) in batch.iter().zip(answers) {
-                    grant.renewed(answer, sent_at, grant.plan.ttl);
+                let mut rest = answers.as_slice();
+                for grant in &batch {
+                    let (own, others) = rest.split_at(grant.names.len().min(rest.len()));
+                    rest = others;
+                    grant.renewed(own, sent_at, grant.plan.ttl);
                     let interval = grant.plan.renew_every.unwrap_or(Duration::MAX);
                     self.expect_renewal(grant, sent_at.after(interval));
                 }
@@ -251,7 +254,7 @@ impl Watchdog {
                 }
             }
             Err(error) => {
-                events::renewal_failed(&batch[0].name.key, batch.len(), &error.text);
+                events::renewal_failed(batch[0].key_of(0), batch.len(), &error.text);
                 let now = self.clock.now();
                 for grant in &batch {
                     // A twentieth of the ttl at the least: near the deadline more tries would not help a server that is down.
@@ -289,6 +292,24 @@ impl Watchdog {
         // Nothing that can panic runs under the lock, so a poisoned state is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Parts leases into batches of at most [`BATCH`] keys.
+fn batches(grants: Vec<Arc<Grant>>) -> Vec<Vec<Arc<Grant>>> {
+    let mut batches: Vec<Vec<Arc<Grant>>> = Vec::new();
+    let mut room = 0;
+    for grant in grants {
+        let keys = grant.names.len();
+        match batches.last_mut() {
+            Some(batch) if keys <= room => batch.push(grant),
+            _ => {
+                room = BATCH;
+                batches.push(vec![grant]);
+            }
+        }
+        room = room.saturating_sub(keys);
+    }
+    batches
 }
 
 /// Notes the end of the loop when it does not end by itself: a runtime that shuts down drops its tasks.

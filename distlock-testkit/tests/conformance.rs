@@ -12,9 +12,15 @@ use redis::{ProtocolVersion, Value};
 const COMMANDS: &str = include_str!("conformance/commands.txt");
 const SCRIPTS: &str = include_str!("conformance/scripts.txt");
 
-const ACQUIRE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua");
+const ACQUIRE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua")
+);
 const RENEW: &str = include_str!("../../distlock-runtime/src/store/redis/lua/renew.lua");
-const RELEASE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/release.lua");
+const RELEASE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/release.lua")
+);
 
 const A: &str = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa";
 const B: &str = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb";
@@ -205,17 +211,44 @@ async fn lua_is_run_as_by_real_servers() {
     compare_with_all(&steps).await;
 }
 
-/// The keys that the runtime's scripts use.
+// The keys that the runtime's scripts use.
+const QUEUE: &str = "{k}:queue";
+const WAITERS: &str = "{k}:waiters";
+const FENCE: &str = "{k}:fence";
+
 fn gone(token: &str) -> String {
     format!("{{k}}:gone:{token}")
 }
 
 fn acquire(token: &str, expiry: &str) -> Step {
-    shape(&["EVAL", ACQUIRE, "3", "k", "{k}:fence", &gone(token), token, expiry, "host/1 f"])
+    shape(&["EVAL", ACQUIRE, "5", "k", QUEUE, WAITERS, &gone(token), FENCE, token, expiry, "host/1 f", "1"])
+}
+
+/// As [`acquire`], and stands in line.
+fn wait(token: &str, life: &str, ticket: &str, channel: &str) -> Step {
+    let keys = ["k", QUEUE, WAITERS, &gone(token), FENCE];
+    shape(&[&["EVAL", ACQUIRE, "5"], &keys[..], &[token, "10000", "host/1 f", "1", life, ticket, channel]].concat())
+}
+
+/// Both keys or none.
+fn acquire_two(token: &str) -> Step {
+    let keys = [
+        "k",
+        QUEUE,
+        WAITERS,
+        &gone(token),
+        FENCE,
+        "l",
+        "{l}:queue",
+        "{l}:waiters",
+        &format!("{{l}}:gone:{token}"),
+        FENCE,
+    ];
+    shape(&[&["EVAL", ACQUIRE, "10"], &keys[..], &[token, "10000", "host/1 f", "8"]].concat())
 }
 
 fn release(token: &str, keep: &str, bury: &str) -> Step {
-    ask(&["EVAL", RELEASE, "2", "k", &gone(token), token, keep, bury])
+    ask(&["EVAL", RELEASE, "4", "k", QUEUE, WAITERS, &gone(token), token, keep, bury])
 }
 
 fn renew(pairs: &[(&str, &str)], keys: &[&str]) -> Step {
@@ -242,7 +275,7 @@ fn look() -> Step {
         if type(held) == 'string' and string.match(held, '^%S+ (%d+)') == last then seen[#seen + 1] = 'last' end
         seen[#seen + 1] = redis.call('DBSIZE')
         return seen";
-    ask(&["EVAL", LOOK, "4", "k", "{k}:fence", &gone(A), &gone(B)])
+    ask(&["EVAL", LOOK, "7", "k", FENCE, &gone(A), &gone(B), QUEUE, WAITERS, "l"])
 }
 
 /// Everything that can be in the way of a lock script.
@@ -273,6 +306,15 @@ fn obstacles() -> Vec<Vec<Step>> {
         vec![ask(&["SET", "{k}:fence", ""])],
         vec![ask(&["RPUSH", "{k}:fence", "x"])],
         vec![ask(&["RPUSH", &gone(A), "x"])],
+        vec![acquire(A, "10000"), wait(B, "60000", "0", "-")],
+        vec![acquire(B, "10000"), wait(A, "60000", "0", "-"), release(B, "0", "0")],
+        vec![acquire(B, "10000"), wait(A, "60000", "0", "nobody"), release(B, "0", "0")],
+        vec![acquire(B, "10000"), wait(A, "1", "0", "-"), Step::AwaitGone(QUEUE.to_owned())],
+        vec![ask(&["ZADD", QUEUE, "1", "garbage"])],
+        vec![ask(&["ZADD", QUEUE, "1", "garbage"]), ask(&["HSET", WAITERS, "garbage", "x"])],
+        vec![ask(&["RPUSH", QUEUE, "x"])],
+        vec![ask(&["ZADD", QUEUE, "1", A]), ask(&["RPUSH", WAITERS, "x"])],
+        vec![ask(&["SET", "l", "somebody else's", "PX", "60000"])],
     ]
 }
 
@@ -287,6 +329,11 @@ async fn the_runtime_s_scripts_give_what_they_give_on_real_servers() {
         acquire(A, "0"),
         acquire(A, "-1"),
         acquire(A, "x"),
+        wait(A, "60000", "0", "-"),
+        wait(A, "60000", "0", "nobody"),
+        wait(A, "60000", "7", "-"),
+        wait(A, "x", "y", "z"),
+        acquire_two(A),
         release(A, "0", "0"),
         release(A, "0", "60000"),
         release(A, "5000", "0"),
@@ -302,7 +349,7 @@ async fn the_runtime_s_scripts_give_what_they_give_on_real_servers() {
         renew(&[(A, "10000"), (A, "10000"), (B, "10000")], &["k", "absent", "{k}:fence"]),
         renew(&[], &[]),
         ask(&["EVAL", ACQUIRE, "0"]),
-        shape(&["EVAL", ACQUIRE, "3", "k", "{k}:fence", "g"]),
+        shape(&["EVAL", ACQUIRE, "5", "k", QUEUE, WAITERS, "g", FENCE]),
         ask(&["EVAL", RELEASE, "0"]),
         ask(&["EVAL", RENEW, "1", "k"]),
     ];

@@ -7,9 +7,15 @@ use distlock::{Builder, LockManager};
 use distlock_testkit::{EmbeddedServer, Reply};
 use tokio::time::{Instant, sleep};
 
-pub(crate) const ACQUIRE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua");
+pub(crate) const ACQUIRE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua")
+);
 pub(crate) const RENEW: &str = include_str!("../../distlock-runtime/src/store/redis/lua/renew.lua");
-pub(crate) const RELEASE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/release.lua");
+pub(crate) const RELEASE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/release.lua")
+);
 
 pub(crate) type Node = Arc<EmbeddedServer>;
 

@@ -6,8 +6,14 @@ use tokio::time::timeout;
 
 use crate::support::{ask, exists, impatient, manager, ms, timed, until};
 
-const ACQUIRE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua");
-const RELEASE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/release.lua");
+const ACQUIRE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua")
+);
+const RELEASE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/release.lua")
+);
 
 #[tokio::test]
 async fn a_frozen_server_that_executes_what_it_had_buffered_leaves_no_key() {

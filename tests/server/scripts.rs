@@ -4,9 +4,15 @@ use distlock_testkit::{Reply, Server, server_or_skip};
 
 use crate::support::ask;
 
-const ACQUIRE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua");
+const ACQUIRE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua")
+);
 const RENEW: &str = include_str!("../../distlock-runtime/src/store/redis/lua/renew.lua");
-const RELEASE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/release.lua");
+const RELEASE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/release.lua")
+);
 
 const A: &str = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa";
 const B: &str = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb";
@@ -14,7 +20,8 @@ const B: &str = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb";
 /// The first word of the answer, and the second part.
 fn acquire(server: &Server, token: &str, expiry: &str) -> (String, Reply) {
     let gone = format!("{{k}}:gone:{token}");
-    let reply = ask(server, &["EVAL", ACQUIRE, "3", "k", "{k}:fence", &gone, token, expiry, "host/1 f"]);
+    let keys = ["k", "{k}:queue", "{k}:waiters", &gone, "{k}:fence"];
+    let reply = ask(server, &[&["EVAL", ACQUIRE, "5"], &keys[..], &[token, expiry, "host/1 f", "1"]].concat());
     let Reply::List(mut parts) = reply else { panic!("{reply:?}") };
     let Reply::Text(word) = parts.remove(0) else { panic!("{parts:?}") };
     (word, if parts.is_empty() { Reply::Nil } else { parts.remove(0) })
@@ -22,7 +29,7 @@ fn acquire(server: &Server, token: &str, expiry: &str) -> (String, Reply) {
 
 fn release(server: &Server, token: &str, keep: &str, bury: &str) -> Option<i64> {
     let gone = format!("{{k}}:gone:{token}");
-    ask(server, &["EVAL", RELEASE, "2", "k", &gone, token, keep, bury]).as_int()
+    ask(server, &["EVAL", RELEASE, "4", "k", "{k}:queue", "{k}:waiters", &gone, token, keep, bury]).as_int()
 }
 
 fn renew(server: &Server, token: &str, expiry: &str) -> Reply {

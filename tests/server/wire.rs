@@ -161,7 +161,7 @@ async fn durations_reach_the_server_unrounded() {
     let mut log = server.monitor().unwrap();
     locks.lock("k").ttl(ms(500)).run(async |_| ()).await.unwrap();
     let sets: Vec<_> =
-        log.seen().unwrap().into_iter().filter(|seen| seen.name() == "SET" && seen.parts.len() > 3).collect();
+        log.seen().unwrap().into_iter().filter(|seen| seen.name() == "SET" && seen.parts.len() > 4).collect();
     assert_eq!(sets.len(), 1);
     assert_eq!(sets[0].parts[3..], ["PX", "750"]);
 }

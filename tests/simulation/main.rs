@@ -14,7 +14,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::shop::Shop;
 
-const RELEASE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/release.lua");
+const RELEASE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/release.lua")
+);
 const RENEW: &str = include_str!("../../distlock-runtime/src/store/redis/lua/renew.lua");
 
 /// How many managers, each standing for a process, and how many callers in each.

@@ -7,19 +7,21 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::Notify;
-
-use super::{Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError, Token};
+use super::ears::{Ear, Ears};
+use super::{
+    Acquire, Acquired, BoxFuture, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError,
+    Token,
+};
 use crate::clock::{Clock, Moment};
 use crate::error::{Holder, Occupant};
-use crate::key::LockName;
+use crate::key::Names;
 
 #[derive(Debug)]
 pub(crate) struct MemoryStore {
     clock: Clock,
     state: Mutex<State>,
     /// Told of every key that becomes free.
-    freed: Notify,
+    ears: Arc<Ears>,
 }
 
 #[derive(Debug, Default)]
@@ -42,36 +44,36 @@ struct Entry {
 
 impl MemoryStore {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, state: Mutex::default(), freed: Notify::new() }
+        Self { clock, state: Mutex::default(), ears: Arc::default() }
     }
 
     fn acquire_now(&self, request: &Acquire) -> Acquired {
         let now = self.clock.now();
-        let expires = now.after(request.expiry);
         self.with(|state| {
-            if let Some(entry) = state.live(&request.name.wire, now) {
-                if entry.token != Some(request.token) {
-                    return Acquired::Held(Occupant {
+            for (place, name) in request.names.iter().enumerate() {
+                if let Some(entry) = state.live(&name.wire, now)
+                    && entry.token != Some(request.token)
+                {
+                    let occupant = Occupant {
                         holder: Some(entry.holder.clone()),
                         retry_after: Some(entry.expires.since(now)),
                         held_for: Some(now.since(entry.since)),
-                    });
+                    };
+                    return Acquired::Held { place, occupant, ticket: None };
                 }
-                entry.expires = entry.expires.max(expires);
-                return Acquired::Granted { fencing_token: entry.fencing_token };
             }
-            let fencing_token = state.next_fencing_token();
-            let holder = described(&request.holder);
-            let entry = Entry { token: Some(request.token), fencing_token, expires, since: now, holder };
-            state.keys.insert(request.name.wire.clone(), entry);
+            let fencing_tokens: Vec<u64> =
+                request.names.iter().map(|name| state.take(&name.wire, request, now)).collect();
             state.sweep(now);
-            Acquired::Granted { fencing_token }
+            // There is at least one key, so there is at least one token.
+            let none = FencingTokens { first: 0, more: Box::default() };
+            Acquired::Granted(FencingTokens::new(fencing_tokens.into_iter()).unwrap_or(none))
         })
     }
 
     fn renew_now(&self, renewal: &Renewal) -> Renewed {
         let now = self.clock.now();
-        self.with(|state| match state.live(&renewal.name.wire, now) {
+        self.with(|state| match state.live(&renewal.wire, now) {
             None => Renewed::Absent,
             Some(entry) if entry.token == Some(renewal.token) => {
                 entry.expires = entry.expires.max(now.after(renewal.expiry));
@@ -83,26 +85,41 @@ impl MemoryStore {
 
     fn release_now(&self, request: &Release) -> Released {
         let now = self.clock.now();
+        let mut freed = Vec::new();
         let released = self.with(|state| {
-            let Some(entry) = state.live(&request.name.wire, now) else { return Released::Absent };
-            if entry.token != Some(request.token) {
-                return Released::Stolen;
-            }
-            match request.keep {
-                Some(keep) => {
-                    entry.token = None;
-                    entry.expires = now.after(keep);
+            let mut all = Released::Deleted;
+            for name in request.names.iter() {
+                let Some(entry) = state.live(&name.wire, now) else {
+                    all = if all == Released::Deleted { Released::Absent } else { all };
+                    continue;
+                };
+                if entry.token != Some(request.token) {
+                    all = Released::Stolen;
+                    continue;
                 }
-                None => {
-                    state.keys.remove(&request.name.wire);
+                match request.keep {
+                    Some(keep) => {
+                        entry.token = None;
+                        entry.expires = now.after(keep);
+                    }
+                    None => {
+                        state.keys.remove(&name.wire);
+                        freed.push(&name.wire);
+                    }
                 }
             }
-            Released::Deleted
+            all
         });
-        if released == Released::Deleted {
-            self.freed.notify_waiters();
+        for wire in freed {
+            self.ears.tell(wire);
         }
         released
+    }
+
+    /// When the last of the keys that are taken now expires by itself; `None` if all are free.
+    fn taken_until(&self, names: &Names) -> Option<Moment> {
+        let now = self.clock.now();
+        self.with(|state| names.iter().filter_map(|name| Some(state.live(&name.wire, now)?.expires)).max())
     }
 
     fn with<R>(&self, work: impl FnOnce(&mut State) -> R) -> R {
@@ -118,6 +135,20 @@ impl State {
             self.keys.remove(key);
         }
         self.keys.get_mut(key)
+    }
+
+    /// Gives a key that is free, or the token's own, to the token.
+    fn take(&mut self, wire: &Arc<str>, request: &Acquire, now: Moment) -> u64 {
+        let expires = now.after(request.expiry);
+        if let Some(own) = self.keys.get_mut(wire) {
+            own.expires = own.expires.max(expires);
+            return own.fencing_token;
+        }
+        let fencing_token = self.next_fencing_token();
+        let holder = described(&request.holder);
+        let entry = Entry { token: Some(request.token), fencing_token, expires, since: now, holder };
+        self.keys.insert(wire.clone(), entry);
+        fencing_token
     }
 
     /// Drops what has expired and was never asked for again, at a cost that each insertion pays a little of.
@@ -168,20 +199,17 @@ impl LockStore for MemoryStore {
         Box::pin(async move { Ok(self.release_now(request)) })
     }
 
-    fn wake_up<'a>(&'a self, name: &'a LockName, at_most: Duration) -> BoxFuture<'a, ()> {
+    fn listen(&self, names: &Arc<Names>) -> Ear {
+        self.ears.listen(names)
+    }
+
+    fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {
         Box::pin(async move {
-            let freed = self.freed.notified();
-            tokio::pin!(freed);
-            // Listen first, then look: a key freed in between is not missed.
-            freed.as_mut().enable();
-            let now = self.clock.now();
-            let Some(expires) = self.with(|state| state.live(&name.wire, now).map(|entry| entry.expires)) else {
-                return;
-            };
-            let at = expires.min(now.after(at_most));
+            let Some(expires) = self.taken_until(ear.names()) else { return };
+            let at = expires.min(self.clock.now().after(at_most));
             tokio::select! {
                 biased;
-                () = freed => {}
+                () = ear.told() => {}
                 () = self.clock.sleep_until(at) => {}
             }
         })

@@ -3,6 +3,7 @@
 //! [`LockStore`] says what one service must do; the engine above it knows no Redis. Every operation is one try: time
 //! limits, retries and what an unanswered command means are the engine's business.
 
+pub(crate) mod ears;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
@@ -12,16 +13,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::ears::Ear;
 use crate::error::{Config, LockError, Occupant, Permission, Unavailable};
-use crate::key::LockName;
+use crate::key::Names;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What one lock service does. Implemented by [`MemoryStore`](memory::MemoryStore) and
 /// [`RedisStore`](redis::RedisStore).
 pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
-    /// Takes the key if it is free, in one step on the server. Idempotent for its own token: if the token already
-    /// holds the key, it is granted again with the same fencing token, and the key lives at least one ttl from now.
+    /// Takes all keys if all are free, in one step on the server; otherwise none. Idempotent for its own token: if the
+    /// token already holds the keys, it is granted again with the same fencing tokens, and the keys live at least one
+    /// ttl from now.
     fn acquire<'a>(&'a self, request: &'a Acquire, limit: Duration) -> BoxFuture<'a, Result<Acquired, StoreError>>;
 
     /// Prolongs every key of the batch that still belongs to its token, upwards only. Never creates a key and never
@@ -33,7 +36,7 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>>;
 
-    /// Gives the key back if it belongs to the token; withdraws whatever else the token has on the server.
+    /// Gives the keys back that belong to the token; withdraws whatever else the token has on the server.
     fn release<'a>(
         &'a self,
         request: &'a Release,
@@ -41,39 +44,84 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Released, StoreError>>;
 
-    /// Completes when a key found taken may be free, and at the latest after `at_most`. A hint that grants nothing:
-    /// the waiter asks again. Pushed wake-ups go in here.
-    fn wake_up<'a>(&'a self, name: &'a LockName, at_most: Duration) -> BoxFuture<'a, ()>;
+    /// Where a waiter for these keys is told that one of them may be free. Made before it asks, so that nothing is missed.
+    fn listen(&self, names: &Arc<Names>) -> Ear;
+
+    /// Completes when a key found taken may be free, and at the latest after `at_most`. A hint that grants nothing: the
+    /// waiter asks again.
+    fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()>;
 }
 
-/// One attempt to take a key.
+/// One attempt to take the keys of a lock.
 #[derive(Debug)]
 pub(crate) struct Acquire {
-    pub(crate) name: Arc<LockName>,
+    pub(crate) names: Arc<Names>,
     /// Unique per attempt; proves ownership.
     pub(crate) token: Token,
-    /// How long the server keeps the key.
+    /// How long the server keeps the keys.
     pub(crate) expiry: Duration,
-    /// `<host>/<pid> <function>`, for whoever finds the key taken.
+    /// `<host>/<pid> <function>`, for whoever finds a key taken.
     pub(crate) holder: Arc<str>,
+    /// Stand in line if a key is taken. A store without lines, or one that cannot tell yet, leaves it out.
+    pub(crate) wait: Option<Waiting>,
+}
+
+/// A place in the lines of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    /// How long the place is kept without another question.
+    pub(crate) life: Duration,
+    /// The place that an earlier answer gave.
+    pub(crate) ticket: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(crate) enum Acquired {
-    Granted {
-        fencing_token: u64,
+    Granted(FencingTokens),
+    Held {
+        /// Which key, in the sorted order.
+        place: usize,
+        occupant: Occupant,
+        /// The place in line, for the next question.
+        ticket: Option<u64>,
     },
-    Held(Occupant),
     /// The token was buried: it must not be used again.
     Dead,
-    /// Something that is not a lock stands under the key's name; it is reported and never touched.
-    Foreign(&'static str),
+    /// Something that is not a lock stands under a key's name; it is reported and never touched.
+    Foreign {
+        /// Which key, in the sorted order.
+        place: usize,
+        what: &'static str,
+    },
 }
 
-/// One lease to prolong.
+/// The fencing token of each key of a grant, in the sorted order.
+#[derive(Clone, Debug)]
+pub(crate) struct FencingTokens {
+    pub(crate) first: u64,
+    pub(crate) more: Box<[u64]>,
+}
+
+impl FencingTokens {
+    /// `None` if there is none.
+    pub(crate) fn new(mut tokens: impl Iterator<Item = u64>) -> Option<Self> {
+        Some(Self { first: tokens.next()?, more: tokens.collect() })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        1 + self.more.len()
+    }
+
+    /// That of the key at a place of the sorted order.
+    pub(crate) fn at(&self, place: usize) -> u64 {
+        place.checked_sub(1).and_then(|place| self.more.get(place)).copied().unwrap_or(self.first)
+    }
+}
+
+/// One key to prolong.
 #[derive(Clone, Debug)]
 pub(crate) struct Renewal {
-    pub(crate) name: Arc<LockName>,
+    pub(crate) wire: Arc<str>,
     pub(crate) token: Token,
     pub(crate) expiry: Duration,
 }
@@ -87,12 +135,12 @@ pub(crate) enum Renewed {
     Stolen,
 }
 
-/// One key to give back.
+/// The keys of one lock to give back.
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
-    pub(crate) name: Arc<LockName>,
+    pub(crate) names: Arc<Names>,
     pub(crate) token: Token,
-    /// Leave the key taken for this long, owned by nobody, instead of deleting it.
+    /// Leave the keys taken for this long, owned by nobody, instead of deleting them.
     pub(crate) keep: Option<Duration>,
     /// Refuse the token for this long: a copy of its acquisition may still be under way.
     pub(crate) bury: Option<Duration>,
@@ -101,7 +149,9 @@ pub(crate) struct Release {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
     Deleted,
+    /// One of the keys was gone.
     Absent,
+    /// One of the keys was somebody else's.
     Stolen,
 }
 

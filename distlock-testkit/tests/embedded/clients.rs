@@ -18,7 +18,8 @@ async fn a_lock_is_taken_renewed_and_released_in_virtual_time() {
     assert_eq!(renewed, Value::Array(vec![Value::Int(1)]));
     tokio::time::sleep(millis(9_000)).await;
     assert_eq!(word(acquire(&mut client, B).await), "held");
-    let released = ask(&mut client, &["EVAL", RELEASE, "2", "k", "gone", A, "0", "1000"]).await.unwrap();
+    let released =
+        ask(&mut client, &["EVAL", RELEASE, "4", "k", "queue", "waiters", "gone", A, "0", "1000"]).await.unwrap();
     assert_eq!(released, Value::Int(1));
     assert_eq!(word(acquire(&mut client, B).await), "granted");
     tokio::time::sleep(millis(10_001)).await;
@@ -38,7 +39,22 @@ async fn other_processes_reach_it_over_tcp() {
     let (port, gone) = (address.port(), format!("{{k}}:gone:{B}"));
     let reply = tokio::task::spawn_blocking(move || {
         let mut connection = Connection::open(port, None).unwrap();
-        connection.command(&["EVAL", ACQUIRE, "3", "k", "{k}:fence", &gone, B, "10000", "host/1 f"]).unwrap()
+        connection
+            .command(&[
+                "EVAL",
+                ACQUIRE,
+                "5",
+                "k",
+                "{k}:queue",
+                "{k}:waiters",
+                &gone,
+                "{k}:fence",
+                B,
+                "10000",
+                "host/1 f",
+                "1",
+            ])
+            .unwrap()
     });
     assert_eq!(reply.await.unwrap().as_list().unwrap()[0], Reply::Text("held".to_owned()));
 }

@@ -6,9 +6,15 @@ use distlock_testkit::EmbeddedServer;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisResult, Value};
 
-pub(crate) const ACQUIRE: &str = include_str!("../../../distlock-runtime/src/store/redis/lua/acquire.lua");
+pub(crate) const ACQUIRE: &str = concat!(
+    include_str!("../../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../../distlock-runtime/src/store/redis/lua/acquire.lua")
+);
 pub(crate) const RENEW: &str = include_str!("../../../distlock-runtime/src/store/redis/lua/renew.lua");
-pub(crate) const RELEASE: &str = include_str!("../../../distlock-runtime/src/store/redis/lua/release.lua");
+pub(crate) const RELEASE: &str = concat!(
+    include_str!("../../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../../distlock-runtime/src/store/redis/lua/release.lua")
+);
 
 pub(crate) const A: &str = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa";
 pub(crate) const B: &str = "bbbbbbbb-bbbb-4bbb-8bbb-bbbbbbbbbbbb";
@@ -44,7 +50,8 @@ pub(crate) async fn ask(client: &mut MultiplexedConnection, parts: &[&str]) -> R
 
 pub(crate) async fn acquire(client: &mut MultiplexedConnection, token: &str) -> RedisResult<Value> {
     let gone = format!("{{k}}:gone:{token}");
-    ask(client, &["EVAL", ACQUIRE, "3", "k", "{k}:fence", &gone, token, "10000", "host/1 f"]).await
+    let keys = ["k", "{k}:queue", "{k}:waiters", &gone, "{k}:fence"];
+    ask(client, &[&["EVAL", ACQUIRE, "5"], &keys[..], &[token, "10000", "host/1 f", "1"]].concat()).await
 }
 
 /// The first word of a script's answer.

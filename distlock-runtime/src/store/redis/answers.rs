@@ -56,7 +56,7 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
         "NOPERM" => StoreError::new(
             Permission,
             format!(
-                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME) on the keys of the namespace"
+                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME, ZADD, ZREM, ZRANGE, ZSCORE, HSET, HGET, HDEL, PUBLISH, SUBSCRIBE) on the keys of the namespace"
             ),
         ),
         "NOAUTH" | "WRONGPASS" => StoreError::new(

@@ -14,7 +14,10 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::answers::{Refusal, classify, closes_connection};
+use super::listening::{self, Listening};
 use super::target::Target;
+use crate::events;
+use crate::store::ears::Ears;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// The least time between two connection attempts after a failed one.
@@ -36,7 +39,15 @@ pub(crate) struct Connection {
     target: Target,
     connect_timeout: Duration,
     response_timeout: Duration,
+    /// Who is told of what the server sends unasked, and on which channel.
+    told: Option<Told>,
     slot: Mutex<Slot>,
+}
+
+#[derive(Clone, Debug)]
+struct Told {
+    ears: Arc<Ears>,
+    channel: Arc<str>,
 }
 
 #[derive(Debug)]
@@ -63,14 +74,58 @@ struct Silence {
 #[derive(Clone, Debug)]
 struct Live {
     connection: MultiplexedConnection,
-    /// Tells connections of one slot apart, so that a late error does not close its successor.
-    id: Arc<()>,
+    /// Also tells connections of one slot apart, so that a late error does not close its successor.
+    listening: Arc<listening::State>,
 }
 
 impl Connection {
-    pub(crate) fn new(target: Target, connect_timeout: Duration, response_timeout: Duration) -> Self {
+    /// With `ears`, the connection can be told of the turn of those who wait.
+    pub(crate) fn new(
+        target: Target,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+        ears: Option<Arc<Ears>>,
+    ) -> Self {
         let slot = Slot { state: State::Idle { failed: None }, retired: None };
-        Self { target, connect_timeout, response_timeout, slot: Mutex::new(slot) }
+        let told = ears.map(|ears| Told { ears, channel: listening::channel() });
+        Self { target, connect_timeout, response_timeout, told, slot: Mutex::new(slot) }
+    }
+
+    /// Whether the connection that stands now can be told of anything.
+    pub(super) fn listening(&self) -> Listening {
+        self.current().map_or(Listening::NotYet, |live| live.listening.get())
+    }
+
+    /// What an entry in a line names as its channel; `None` as long as nothing can be told.
+    pub(super) fn channel(&self) -> Option<Arc<str>> {
+        match self.listening() {
+            Listening::NotYet => None,
+            Listening::Yes => self.told.as_ref().map(|told| told.channel.clone()),
+            Listening::Refused => Some("-".into()),
+        }
+    }
+
+    /// Listens to the channel, once per connection.
+    pub(super) async fn listen(&self, limit: Duration) -> Listening {
+        let Some(told) = &self.told else { return Listening::Refused };
+        let subscribed = timeout(limit, async {
+            let mut live = match self.current() {
+                Some(live) => live,
+                None => self.connect(limit).await.ok()?,
+            };
+            let answer = live.connection.subscribe(&*told.channel).await;
+            Some((live, answer))
+        });
+        let Ok(Some((live, answer))) = subscribed.await else { return Listening::NotYet };
+        match answer {
+            Ok(()) => live.listening.set(Listening::Yes),
+            Err(error) if closes_connection(&error) => self.note_answer(&live, &Err(error)),
+            Err(error) => {
+                events::wake_ups_refused(&classify(&error).text);
+                live.listening.set(Listening::Refused);
+            }
+        }
+        live.listening.get()
     }
 
     /// Sends one command and waits at most `limit` for its answer, connecting first if need be.
@@ -154,7 +209,9 @@ impl Connection {
         let progress = Arc::new(Progress::default());
         slot.state = State::Connecting { since: Instant::now(), progress: progress.clone() };
         drop(slot);
-        let attempt = Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address() };
+        let ears = self.told.as_ref().map(|told| told.ears.clone());
+        let attempt =
+            Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address(), ears };
         let abandoned = Abandoned { progress: progress.clone(), address: attempt.address.clone() };
         tokio::spawn(async move {
             let ended = match attempt.run().await {
@@ -185,7 +242,7 @@ impl Connection {
         let broken = answer.as_ref().is_err_and(closes_connection);
         let mut slot = self.lock();
         if let State::Connected { live, silence } = &mut slot.state
-            && Arc::ptr_eq(&live.id, &used.id)
+            && Arc::ptr_eq(&live.listening, &used.listening)
         {
             *silence = None;
             if broken {
@@ -197,7 +254,7 @@ impl Connection {
     fn note_silence(&self, used: &Live, sent_at: Instant) {
         let mut slot = self.lock();
         if let State::Connected { live, silence } = &mut slot.state
-            && Arc::ptr_eq(&live.id, &used.id)
+            && Arc::ptr_eq(&live.listening, &used.listening)
         {
             let silence = silence.get_or_insert(Silence { since: sent_at, waits: 0 });
             silence.waits += 1;
@@ -293,14 +350,19 @@ struct Attempt {
     target: Target,
     limit: Duration,
     address: String,
+    ears: Option<Arc<Ears>>,
 }
 
 impl Attempt {
     async fn run(self) -> Result<Live, StoreError> {
         // Commands are timed by the callers, each within its own budget.
-        let config = AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
+        let mut config =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
+        if let Some(ears) = self.ears.clone() {
+            config = config.set_push_sender(listening::hear(ears));
+        }
         match timeout(self.limit, self.target.connect(&config)).await {
-            Ok(Ok(connection)) => Ok(Live { connection, id: Arc::new(()) }),
+            Ok(Ok(connection)) => Ok(Live { connection, listening: Arc::default() }),
             Ok(Err(error)) => Err(self.failure(&error)),
             Err(_elapsed) => Err(StoreError::new(
                 StoreErrorKind::Unavailable,

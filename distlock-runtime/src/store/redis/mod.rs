@@ -2,33 +2,39 @@
 //!
 //! Two connections: the *front* one lives on the user's runtime and carries acquisitions and awaited releases; the
 //! *back* one lives on the manager's own thread and carries renewals, and releases that the front one did not answer.
-//! Each operation is one script, so one round trip.
+//! Each operation is one script, so one round trip. Those who wait are told of their turn on the front connection.
 
 mod answers;
 mod connection;
+mod listening;
 mod scripts;
 pub(crate) mod target;
 
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, Value};
+use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisWrite, Value};
 
 use self::connection::Connection;
+use self::listening::Listening;
 use self::scripts::{ACQUIRE, Form, RELEASE, RENEW};
 use self::target::Target;
+use super::ears::{Ear, Ears};
 use super::{
-    Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError, StoreErrorKind,
+    Acquire, Acquired, BoxFuture, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError,
+    StoreErrorKind,
 };
 use crate::error::{Holder, Occupant};
-use crate::key::LockName;
+use crate::key::{LockName, Names};
 
-/// Bounds of the pause between two looks at a key that another process holds.
+/// Bounds of the pause between two looks at a key that another process holds, where the server tells nobody of anything.
 const POLL: std::ops::Range<u64> = 20..250;
 
 #[derive(Debug)]
 pub(crate) struct RedisStore {
     front: Connection,
     back: Connection,
+    ears: Arc<Ears>,
 }
 
 impl RedisStore {
@@ -40,8 +46,9 @@ impl RedisStore {
 
     /// A store on one node; connects to nothing.
     pub(crate) fn on(target: Target, connect_timeout: Duration, response_timeout: Duration) -> Self {
-        let connection = |target| Connection::new(target, connect_timeout, response_timeout);
-        Self { front: connection(target.clone()), back: connection(target) }
+        let ears = Arc::new(Ears::default());
+        let connection = |target, ears| Connection::new(target, connect_timeout, response_timeout, ears);
+        Self { front: connection(target.clone(), Some(ears.clone())), back: connection(target, None), ears }
     }
 
     /// Makes the front connection.
@@ -58,21 +65,29 @@ impl RedisStore {
 
     async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
         let token = request.token.as_str();
-        let gone = request.name.gone(token);
+        // Who cannot be told of its turn yet only asks; `wake_up` changes that.
+        let wait = request.wait.zip(self.front.channel());
         let value = ACQUIRE
-            .run(&self.front, Form::Known, limit, 3, |command: &mut Cmd| {
-                command.arg(&*request.name.wire).arg(&*request.name.fence).arg(&gone);
-                command.arg(token).arg(millis(request.expiry)).arg(&*request.holder);
+            .run(&self.front, Form::Known, limit, request.names.len() * ACQUIRE_KEYS, |command: &mut Cmd| {
+                for name in request.names.iter() {
+                    line(command, name);
+                    command.write_arg_fmt(name.gone(token));
+                    command.arg(&*name.fence);
+                }
+                command.arg(token).arg(millis(request.expiry)).arg(&*request.holder).arg(1);
+                if let Some((wait, channel)) = &wait {
+                    command.arg(millis(wait.life)).arg(wait.ticket.unwrap_or_default()).arg(&**channel);
+                }
             })
             .await?;
-        acquired(value).ok_or_else(|| garbled("acquire"))
+        acquired(value, request.names.len()).ok_or_else(|| garbled("acquire"))
     }
 
     async fn renew(&self, batch: &[Renewal], lane: Lane, limit: Duration) -> Result<Vec<Renewed>, StoreError> {
         let value = RENEW
             .run(self.connection(lane), Form::Known, limit, batch.len(), |command: &mut Cmd| {
                 for renewal in batch {
-                    command.arg(&*renewal.name.wire);
+                    command.arg(&*renewal.wire);
                 }
                 for renewal in batch {
                     command.arg(renewal.token.as_str()).arg(millis(renewal.expiry));
@@ -84,16 +99,19 @@ impl RedisStore {
 
     async fn release(&self, request: &Release, lane: Lane, limit: Duration) -> Result<Released, StoreError> {
         let token = request.token.as_str();
-        let gone = request.name.gone(token);
+        let keys = request.names.len() * RELEASE_KEYS;
         let fill = |command: &mut Cmd| {
-            command.arg(&*request.name.wire).arg(&gone).arg(token);
-            command.arg(request.keep.map_or(0, millis)).arg(request.bury.map_or(0, millis));
+            for name in request.names.iter() {
+                line(command, name);
+                command.write_arg_fmt(name.gone(token));
+            }
+            command.arg(token).arg(request.keep.map_or(0, millis)).arg(request.bury.map_or(0, millis));
         };
         let form = if lane == Lane::Awaited { Form::Known } else { Form::Whole };
         if lane == Lane::Detached {
-            self.front.send_on_retired(&RELEASE.whole(2, fill));
+            self.front.send_on_retired(&RELEASE.whole(keys, fill));
         }
-        let value = RELEASE.run(self.connection(lane), form, limit, 2, fill).await?;
+        let value = RELEASE.run(self.connection(lane), form, limit, keys, fill).await?;
         match value {
             Value::Int(1) => Ok(Released::Deleted),
             Value::Int(0) => Ok(Released::Absent),
@@ -126,11 +144,38 @@ impl LockStore for RedisStore {
         Box::pin(self.release(request, lane, limit))
     }
 
-    /// Jittered polling, for want of a push; the engine bounds it by what is left of the holder's expiry.
-    fn wake_up<'a>(&'a self, _name: &'a LockName, at_most: Duration) -> BoxFuture<'a, ()> {
-        let pause = Duration::from_millis(fastrand::u64(POLL)).min(at_most);
-        Box::pin(tokio::time::sleep(pause))
+    fn listen(&self, names: &Arc<Names>) -> Ear {
+        self.ears.listen(names)
     }
+
+    fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            match self.front.listening() {
+                Listening::Yes => {
+                    let _ = tokio::time::timeout(at_most, ear.told()).await;
+                }
+                // From now on it can be told: it asks again and joins the line.
+                Listening::NotYet if self.front.listen(at_most).await == Listening::Yes => {}
+                Listening::NotYet | Listening::Refused => {
+                    let pause = Duration::from_millis(fastrand::u64(POLL)).min(at_most);
+                    tokio::time::sleep(pause).await;
+                }
+            }
+        })
+    }
+}
+
+/// How many KEYS the acquire script takes for each key of a lock.
+const ACQUIRE_KEYS: usize = 5;
+
+/// How many KEYS the release script takes for each key of a lock.
+const RELEASE_KEYS: usize = 4;
+
+/// A lock key and the keys of its line, as every script that knows the line wants them.
+fn line(command: &mut Cmd, name: &LockName) {
+    command.arg(&*name.wire);
+    command.write_arg_fmt(name.queue());
+    command.write_arg_fmt(name.waiters());
 }
 
 /// Whole milliseconds, rounded up, never zero: a zero expiry is refused or deletes.
@@ -163,29 +208,40 @@ fn garbled(script: &str) -> StoreError {
     ))
 }
 
-fn acquired(value: Value) -> Option<Acquired> {
+fn acquired(value: Value, keys: usize) -> Option<Acquired> {
     let Value::Array(parts) = value else { return None };
+    let place = || match *parts.get(1)? {
+        Value::Int(place) => usize::try_from(place).ok().filter(|place| *place < keys),
+        _ => None,
+    };
     match text(parts.first()?)? {
-        "granted" => Some(Acquired::Granted { fencing_token: text(parts.get(1)?)?.parse().ok()? }),
+        "granted" => {
+            let tokens: Option<Vec<u64>> = parts.iter().skip(1).map(number).collect();
+            FencingTokens::new(tokens?.into_iter()).filter(|tokens| tokens.len() == keys).map(Acquired::Granted)
+        }
         "held" => {
-            let Value::Int(left) = *parts.get(1)? else { return None };
+            let Value::Int(left) = *parts.get(2)? else { return None };
             // A foreign client's value may be any bytes; it still holds the key.
-            let value = text(parts.get(2)?).unwrap_or_default();
-            let now_micros = text(parts.get(3)?)?.parse().ok()?;
-            Some(Acquired::Held(occupant(value, u64::try_from(left).ok()?, now_micros)))
+            let value = text(parts.get(3)?).unwrap_or_default();
+            let occupant = occupant(value, u64::try_from(left).ok()?, number(parts.get(4)?)?);
+            let ticket = Some(number(parts.get(5)?)?).filter(|ticket| *ticket != 0);
+            Some(Acquired::Held { place: place()?, occupant, ticket })
         }
         "dead" => Some(Acquired::Dead),
-        "foreign" => Some(Acquired::Foreign(match text(parts.get(1)?)? {
-            "type" => {
-                "a value of another type stands under this key on the server; delete it, or use another key or namespace"
-            }
-            "expiry" => {
-                "a value without an expiry stands under this key on the server, so it is no lease; delete it, or use another key or namespace"
-            }
-            _ => {
-                "the fencing counter of this namespace is not a whole number below 2^53; restore it, or use another namespace"
-            }
-        })),
+        "foreign" => {
+            let what = match text(parts.get(2)?)? {
+                "type" => {
+                    "a value of another type stands under this key on the server; delete it, or use another key or namespace"
+                }
+                "expiry" => {
+                    "a value without an expiry stands under this key on the server, so it is no lease; delete it, or use another key or namespace"
+                }
+                _ => {
+                    "the fencing counter of this namespace is not a whole number below 2^53; restore it, or use another namespace"
+                }
+            };
+            Some(Acquired::Foreign { place: place()?, what })
+        }
         _ => None,
     }
 }
@@ -218,6 +274,10 @@ fn renewed(value: Value) -> Option<Vec<Renewed>> {
             _ => None,
         })
         .collect()
+}
+
+fn number(value: &Value) -> Option<u64> {
+    text(value)?.parse().ok()
 }
 
 fn text(value: &Value) -> Option<&str> {

@@ -13,9 +13,11 @@ use super::answers::Refusal;
 use super::connection::Connection;
 use crate::store::{StoreError, StoreErrorKind};
 
-pub(crate) static ACQUIRE: Script = Script::new(include_str!("lua/acquire.lua"));
+pub(crate) static ACQUIRE: Script =
+    Script::new(concat!(include_str!("lua/queue.lua"), include_str!("lua/acquire.lua")));
 pub(crate) static RENEW: Script = Script::new(include_str!("lua/renew.lua"));
-pub(crate) static RELEASE: Script = Script::new(include_str!("lua/release.lua"));
+pub(crate) static RELEASE: Script =
+    Script::new(concat!(include_str!("lua/queue.lua"), include_str!("lua/release.lua")));
 
 pub(crate) struct Script {
     source: &'static str,

@@ -1,63 +1,173 @@
--- Takes a lock key if it is free, and says who holds it if not.
+-- Takes the keys of a lock if all of them are free, and otherwise says which is not, and stands in line.
 --
--- KEYS[1]  lock key           "<token> <fencing token> <host>/<pid> <function> <since, Unix microseconds>"
--- KEYS[2]  fencing counter    one per namespace, without expiry
--- KEYS[3]  burial of ARGV[1]  present: a release of this token was sent, the token is dead
+-- For each key, as in queue.lua, and then
+-- KEYS[i + 3]  burial of ARGV[1]  present: a release of this token was sent, the token is dead
+-- KEYS[i + 4]  fencing counter    one per namespace, without expiry
+--
 -- ARGV[1]  token              36 characters
 -- ARGV[2]  expiry in milliseconds
 -- ARGV[3]  "<host>/<pid> <function>"
+-- ARGV[4]  how many fencing tokens to reserve for each key
+-- To stand in line, also
+-- ARGV[5]  life of the entry in milliseconds
+-- ARGV[6]  ticket of an earlier answer, or 0
+-- ARGV[7]  channel to be told on, or - to be told nothing
 --
--- Result   {"granted", fencing token} | {"held", milliseconds left, value, server time in microseconds}
---          | {"dead"} | {"foreign", "type" | "expiry" | "counter"}
+-- Result   {"granted", first fencing token of each key ...}
+--          | {"held", place of the key, milliseconds to wait, value or "", server time in microseconds, ticket or 0}
+--          | {"dead"} | {"foreign", place of the key, "type" | "expiry" | "counter"}
 --
--- Atomic as every script. A repeat for the holder's own token is granted again with the same fencing token, and the key
--- then lives at least a full expiry from now.
+-- A lock key's value is "<token> <fencing token> <host>/<pid> <function> <since, Unix microseconds>".
+--
+-- Atomic as every script. A repeat for the holder's own token is granted again with the same fencing tokens, and the keys
+-- then live at least a full expiry from now. A free key goes to the first in line; whoever is not, joins the line.
 
-local held = redis.pcall('GET', KEYS[1])
-if type(held) == 'table' then
-  if string.find(held.err, 'WRONGTYPE', 1, true) then
-    return {'foreign', 'type'}
-  end
-  return held
+local COMPANIONS = 5
+local token = ARGV[1]
+
+local function foreign(i, what)
+  return {'foreign', (i - 1) / COMPANIONS, what}
 end
 
-if held then
-  local left = redis.call('PTTL', KEYS[1])
-  if string.sub(held, 1, 36) == ARGV[1] then
-    if left < tonumber(ARGV[2]) then
-      redis.call('PEXPIRE', KEYS[1], ARGV[2])
+-- Takes every key that is not `own` already.
+local function take(own)
+  local answer = {'granted'}
+  local reserved = tonumber(ARGV[4]) - 1
+  for i = 1, #KEYS, COMPANIONS do
+    if own[i] then
+      answer[#answer + 1] = own[i]
+    else
+      -- Lua numbers are doubles: exact below 2^53, which microseconds reach in the year 2255.
+      local first = clock()
+      local last = redis.pcall('SET', KEYS[i + 4], string.format('%.0f', first + reserved), 'GET')
+      if type(last) == 'table' then
+        return string.find(last.err, 'WRONGTYPE', 1, true) and foreign(i, 'counter') or last
+      end
+      if last then
+        local number = tonumber(last)
+        if not number or number < 0 or number >= 9007199254740991 or number % 1 ~= 0 then
+          redis.call('SET', KEYS[i + 4], last)
+          return foreign(i, 'counter')
+        end
+        if number >= first then
+          first = number + 1
+          redis.call('SET', KEYS[i + 4], string.format('%.0f', first + reserved))
+        end
+      end
+      answer[#answer + 1] = string.format('%.0f', first)
     end
-    return {'granted', string.match(held, '^%S+ (%d+)')}
   end
-  if left < 0 then
-    return {'foreign', 'expiry'}
-  end
-  local time = redis.call('TIME')
-  return {'held', left, held, string.format('%.0f', time[1] * 1000000 + time[2])}
-end
-
-if redis.call('EXISTS', KEYS[3]) == 1 then
-  return {'dead'}
-end
-
--- Lua numbers are doubles: exact below 2^53, which microseconds reach in the year 2255.
-local counter = redis.pcall('GET', KEYS[2])
-local last = 0
-if counter then
-  if type(counter) == 'table' then
-    if string.find(counter.err, 'WRONGTYPE', 1, true) then
-      return {'foreign', 'counter'}
+  for i = 1, #KEYS, COMPANIONS do
+    if not own[i] then
+      local fencing = answer[(i - 1) / COMPANIONS + 2]
+      local value = token .. ' ' .. fencing .. ' ' .. ARGV[3] .. ' ' .. string.format('%.0f', clock())
+      redis.call('SET', KEYS[i], value, 'PX', ARGV[2])
     end
-    return counter
   end
-  last = tonumber(counter)
-  if not last or last < 0 or last >= 9007199254740991 or last % 1 ~= 0 then
-    return {'foreign', 'counter'}
+  return answer
+end
+
+local untouched = true
+for i = 1, #KEYS, COMPANIONS do
+  untouched = untouched and redis.call('EXISTS', KEYS[i], KEYS[i + 1], KEYS[i + 3]) == 0
+end
+if untouched then
+  return take({})
+end
+
+local own, owned, blocked = {}, 0, nil
+for i = 1, #KEYS, COMPANIONS do
+  local held = redis.pcall('GET', KEYS[i])
+  if type(held) == 'table' then
+    return string.find(held.err, 'WRONGTYPE', 1, true) and foreign(i, 'type') or held
+  end
+  if held then
+    local left = redis.call('PTTL', KEYS[i])
+    if string.sub(held, 1, 36) == token then
+      own[i], owned = string.match(held, '^%S+ (%d+)'), owned + 1
+      if left < tonumber(ARGV[2]) then
+        redis.call('PEXPIRE', KEYS[i], ARGV[2])
+      end
+    elseif left < 0 then
+      return foreign(i, 'expiry')
+    else
+      own[i] = false
+      blocked = blocked or {i, left, held}
+    end
   end
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local fencing = string.format('%.0f', math.max(last + 1, now))
-redis.call('SET', KEYS[2], fencing)
-redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. fencing .. ' ' .. ARGV[3] .. ' ' .. string.format('%.0f', now), 'PX', ARGV[2])
-return {'granted', fencing}
+if owned * COMPANIONS == #KEYS then
+  return take(own)
+end
+
+local ticket = tonumber(ARGV[6] or '0')
+for i = 1, #KEYS, COMPANIONS do
+  if redis.call('EXISTS', KEYS[i + 3]) == 1 then
+    return {'dead'}
+  end
+  if ticket == 0 then
+    -- The answer that gave it may be lost.
+    ticket = tonumber(redis.call('ZSCORE', KEYS[i + 1], token) or '0')
+  end
+end
+for i = 1, #KEYS, COMPANIONS do
+  if own[i] == nil then
+    local first, before = head(i)
+    while first and first ~= token and before == ticket do
+      -- No two waiters of a line have the same ticket: an earlier token of this waiter left it behind.
+      leave(i, first)
+      first, before = head(i)
+    end
+    if first and first ~= token and (ticket == 0 or before < ticket) then
+      blocked = blocked or {i}
+    end
+  end
+end
+if not blocked then
+  local answer = take(own)
+  if answer[1] == 'granted' and ticket ~= 0 then
+    for i = 1, #KEYS, COMPANIONS do
+      leave(i, token)
+    end
+  end
+  return answer
+end
+
+-- All or nothing: of several keys one may have gone to somebody else since they were granted.
+for i = 1, #KEYS, COMPANIONS do
+  if own[i] then
+    redis.call('DEL', KEYS[i])
+    own[i] = nil
+  end
+end
+local life = tonumber(ARGV[5] or '0')
+if life > 0 then
+  if ticket == 0 then
+    ticket = clock()
+    for i = 1, #KEYS, COMPANIONS do
+      local last = redis.call('ZRANGE', KEYS[i + 1], -1, -1, 'WITHSCORES')
+      ticket = math.max(ticket, tonumber(last[2] or '0') + 1)
+    end
+  end
+  local entry = string.format('%.0f', math.floor(clock() / 1000) + life) .. ' 0 ' .. ARGV[7]
+  for i = 1, #KEYS, COMPANIONS do
+    redis.call('ZADD', KEYS[i + 1], string.format('%.0f', ticket), token)
+    redis.call('HSET', KEYS[i + 2], token, entry)
+    if redis.call('PTTL', KEYS[i + 1]) < life then
+      redis.call('PEXPIRE', KEYS[i + 1], life)
+      redis.call('PEXPIRE', KEYS[i + 2], life)
+    end
+  end
+end
+for i = 1, #KEYS, COMPANIONS do
+  if own[i] == nil and head(i) ~= token then
+    local ends = serve(i)
+    if ends and blocked[1] == i then
+      blocked[2] = math.max(0, ends - math.floor(clock() / 1000))
+    end
+  end
+end
+return {
+  'held', (blocked[1] - 1) / COMPANIONS, blocked[2] or 0, blocked[3] or '',
+  string.format('%.0f', clock()), string.format('%.0f', ticket),
+}

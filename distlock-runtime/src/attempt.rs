@@ -1,0 +1,105 @@
+//! One token and what was sent with it, until a lease answers for it or it is taken back.
+
+use std::time::Duration;
+
+use crate::acquire::Intent;
+use crate::background::Counted;
+use crate::clock::Moment;
+use crate::grant::{BURIAL, Begun};
+use crate::store::{Acquire, Acquired, FencingTokens, Release, StoreError, Token, Waiting};
+
+/// A reply that leaves less than this share of the ttl is not worth starting on.
+const LEAST_SHARE: u32 = 10;
+
+/// One token and what was sent with it. Dropped while the server may know it, it is taken back in the background.
+pub(crate) struct Attempt<'a> {
+    intent: &'a Intent,
+    request: Acquire,
+    /// How many commands left without an answer so far.
+    unanswered: u32,
+    granted: bool,
+    /// It stands in line on the server.
+    queued: bool,
+    /// While the server may know the token, a shutdown waits for what becomes of it.
+    counted: Option<Counted>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(crate) fn new(intent: &'a Intent) -> Self {
+        let holder = format!("{} {}", intent.inner.process, printable(&intent.function));
+        let request = Acquire {
+            names: intent.names.clone(),
+            token: Token::random(),
+            expiry: intent.inner.defaults.expiry(intent.plan.ttl),
+            holder: holder.into(),
+            wait: None,
+        };
+        Self { intent, request, unanswered: 0, granted: false, queued: false, counted: None }
+    }
+
+    /// Asks for the keys, or for a place in line.
+    pub(crate) async fn send(&mut self, wait: Option<Waiting>, limit: Duration) -> Result<Acquired, StoreError> {
+        self.request.wait = wait;
+        // Counted before the send: a future dropped while it waits has an unanswered command.
+        self.unanswered += 1;
+        self.counted.get_or_insert_with(|| self.intent.inner.background.count());
+        let answer = self.intent.inner.store.acquire(&self.request, limit).await;
+        if !answer.as_ref().is_err_and(|error| error.unanswered) {
+            self.unanswered -= 1;
+        }
+        self.granted = matches!(answer, Ok(Acquired::Granted(_)));
+        if answer.is_ok() {
+            self.queued = matches!(answer, Ok(Acquired::Held { ticket: Some(_), .. }));
+        }
+        if !self.granted && !self.queued && self.unanswered == 0 {
+            self.counted = None;
+        }
+        answer
+    }
+
+    /// Turns a granted attempt into a lease, unless too little of it is left; then it is given back.
+    pub(crate) fn into_lease(mut self, fencing_tokens: FencingTokens, sent_at: Moment) -> Option<Begun> {
+        let Intent { inner, names, plan, function } = self.intent;
+        let deadline = sent_at.after(inner.defaults.validity(plan.ttl));
+        let granted_at = inner.clock.now();
+        if deadline.since(granted_at) < plan.ttl / LEAST_SHARE {
+            return None;
+        }
+        // From here on the lease answers for the token.
+        let bury = self.unanswered > 0;
+        (self.granted, self.queued, self.unanswered) = (false, false, 0);
+        Some(Begun {
+            inner: inner.clone(),
+            names: names.clone(),
+            token: self.request.token,
+            fencing_tokens,
+            plan: *plan,
+            function: function.clone(),
+            granted_at,
+            deadline,
+            bury,
+        })
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if !self.granted && !self.queued && self.unanswered == 0 {
+            return;
+        }
+        let ttl = self.intent.inner.defaults.expiry(self.intent.plan.ttl);
+        let entry_life = self.request.wait.map_or(Duration::ZERO, |wait| wait.life);
+        let request = Release {
+            names: self.request.names.clone(),
+            token: self.request.token,
+            keep: None,
+            bury: (self.unanswered > 0).then(|| ttl.max(BURIAL)),
+        };
+        self.intent.inner.release_in_background(request, ttl.max(entry_life), None);
+    }
+}
+
+/// A function's name as one word without control characters, as the holder's description wants it.
+fn printable(function: &str) -> String {
+    function.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect()
+}

@@ -96,7 +96,14 @@ impl Intent {
         }
         needs_runtime()?;
         let budget = Budget::new(&self);
-        let turn = self.pass_gate(&budget).await?;
+        let mut turn = self.pass_gate(&budget).await?;
+        if let Some(begun) = turn.as_mut().and_then(Turn::inheritance).and_then(|inherited| {
+            let estate = inherited.claim()?;
+            estate.into_lease(&self.plan, self.function.clone())
+        }) {
+            let granted_at = begun.granted_at;
+            return self.begin(Grant::new(begun, turn), granted_at).map(Holding::Own);
+        }
         self.attempt(&budget, turn).await.map(Holding::Own)
     }
 
@@ -134,7 +141,8 @@ impl Intent {
     /// Waits for the turn for one key.
     async fn queue_at_gate(&self, name: &LockName, budget: &Budget<'_>) -> Result<Option<Turn>, LockError> {
         let gate = &self.inner.gate;
-        match gate.enter(&name.wire) {
+        let heir = (self.names.len() == 1).then_some(self.plan.ttl);
+        match gate.enter(&name.wire, heir) {
             Entry::Turn(turn) => Ok(Some(turn)),
             Entry::Queued(turn) => match budget.bound(turn, || matches!(gate.news(&name.wire), News::Asking)).await {
                 Some(Ok(turn)) => Ok(Some(turn)),

@@ -6,6 +6,7 @@ use crate::acquire::Intent;
 use crate::background::Counted;
 use crate::clock::Moment;
 use crate::grant::{BURIAL, Begun};
+use crate::hand_on::{HandOn, RESERVED};
 use crate::store::{Acquire, Acquired, FencingTokens, Release, StoreError, Token, Waiting};
 
 /// A reply that leaves less than this share of the ttl is not worth starting on.
@@ -33,6 +34,7 @@ impl<'a> Attempt<'a> {
             expiry: intent.inner.defaults.expiry(intent.plan.ttl),
             holder: holder.into(),
             wait: None,
+            reserve: 1,
         };
         Self { intent, request, unanswered: 0, granted: false, queued: false, counted: None }
     }
@@ -40,6 +42,9 @@ impl<'a> Attempt<'a> {
     /// Asks for the keys, or for a place in line.
     pub(crate) async fn send(&mut self, wait: Option<Waiting>, limit: Duration) -> Result<Acquired, StoreError> {
         self.request.wait = wait;
+        let Intent { inner, names, .. } = self.intent;
+        let may_be_handed_on = inner.store.hands_on() && names.len() == 1 && inner.gate.is_wanted(&names.first().wire);
+        self.request.reserve = if may_be_handed_on { RESERVED } else { 1 };
         // Counted before the send: a future dropped while it waits has an unanswered command.
         self.unanswered += 1;
         self.counted.get_or_insert_with(|| self.intent.inner.background.count());
@@ -77,7 +82,9 @@ impl<'a> Attempt<'a> {
             function: function.clone(),
             granted_at,
             deadline,
+            life: Duration::ZERO,
             bury,
+            hand_on: HandOn::of_acquisition(self.request.reserve, granted_at),
         })
     }
 }

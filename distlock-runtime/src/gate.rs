@@ -6,11 +6,13 @@
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use crate::error::{LockError, Occupant};
 use crate::grant::Grant;
+use crate::hand_on::Inheritance;
 
 /// The queues of one manager.
 #[derive(Debug, Default)]
@@ -20,8 +22,16 @@ pub(crate) struct Gate {
 
 #[derive(Debug)]
 struct Queue {
-    waiting: VecDeque<oneshot::Sender<Turn>>,
+    waiting: VecDeque<Waiter>,
     news: News,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    sender: oneshot::Sender<Turn>,
+    /// The ttl of a lease that could begin on an inherited key. One that needs more keys than this cannot: it would hold
+    /// the one while it waits for the others.
+    heir: Option<Duration>,
 }
 
 /// What the task that has the turn knows; it lets the others answer truthfully without asking the server.
@@ -49,7 +59,8 @@ pub(crate) enum Entry {
 }
 
 impl Gate {
-    pub(crate) fn enter(self: &Arc<Self>, key: &Arc<str>) -> Entry {
+    /// Asks for the turn. `heir`: the ttl of a lease that could begin on an inherited key.
+    pub(crate) fn enter(self: &Arc<Self>, key: &Arc<str>, heir: Option<Duration>) -> Entry {
         match self.keys().entry(key.clone()) {
             Slot::Vacant(slot) => {
                 slot.insert(Queue { waiting: VecDeque::new(), news: News::default() });
@@ -60,9 +71,9 @@ impl Gate {
                 let waiting = &mut slot.get_mut().waiting;
                 // Keeps a queue of impatient callers from growing behind a long hold.
                 if waiting.len() == waiting.capacity() {
-                    waiting.retain(|waiter| !waiter.is_closed());
+                    waiting.retain(|waiter| !waiter.sender.is_closed());
                 }
-                waiting.push_back(sender);
+                waiting.push_back(Waiter { sender, heir });
                 Entry::Queued(receiver)
             }
         }
@@ -77,7 +88,7 @@ impl Gate {
             }
             Slot::Occupied(slot) => {
                 let Queue { waiting, news } = slot.get();
-                Err((news.clone(), waiting.iter().any(|waiter| !waiter.is_closed())))
+                Err((news.clone(), waiting.iter().any(|waiter| !waiter.sender.is_closed())))
             }
         }
     }
@@ -91,8 +102,14 @@ impl Gate {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether somebody waits for the turn.
+    pub(crate) fn is_wanted(&self, key: &str) -> bool {
+        let keys = self.keys();
+        keys.get(key).is_some_and(|queue| queue.waiting.iter().any(|waiter| !waiter.sender.is_closed()))
+    }
+
     /// The next in line, or the end of the queue.
-    fn next(&self, key: &str) -> Option<oneshot::Sender<Turn>> {
+    fn next(&self, key: &str) -> Option<Waiter> {
         let mut keys = self.keys();
         let queue = keys.get_mut(key)?;
         let next = queue.waiting.pop_front();
@@ -116,11 +133,34 @@ pub(crate) struct Turn {
     key: Arc<str>,
     /// Those for the other keys of the same lock.
     more: Vec<Turn>,
+    /// The key itself, from the lease before.
+    inheritance: Option<Inheritance>,
 }
 
 impl Turn {
     fn new(gate: &Arc<Gate>, key: &Arc<str>) -> Self {
-        Self { gate: Some(gate.clone()), key: key.clone(), more: Vec::new() }
+        Self { gate: Some(gate.clone()), key: key.clone(), more: Vec::new(), inheritance: None }
+    }
+
+    /// The ttl that the next in line would have, if it could inherit the key.
+    pub(crate) fn heir(&self) -> Option<Duration> {
+        let gate = self.gate.as_ref().filter(|_| self.more.is_empty())?;
+        let mut keys = gate.keys();
+        let waiting = &mut keys.get_mut(&self.key)?.waiting;
+        while waiting.front().is_some_and(|waiter| waiter.sender.is_closed()) {
+            waiting.pop_front();
+        }
+        waiting.front()?.heir
+    }
+
+    /// Passes the turn on, together with the key.
+    pub(crate) fn bequeath(mut self, inheritance: Inheritance) {
+        self.inheritance = Some(inheritance);
+    }
+
+    /// What came with the turn.
+    pub(crate) fn inheritance(&mut self) -> Option<Inheritance> {
+        self.inheritance.take()
     }
 
     /// Keeps the turn for another key together with this one.
@@ -141,12 +181,21 @@ impl Turn {
 impl Drop for Turn {
     fn drop(&mut self) {
         let Some(gate) = self.gate.take() else { return };
-        while let Some(next) = gate.next(&self.key) {
-            let turn = Self::new(&gate, &self.key);
-            match next.send(turn) {
+        let mut inheritance = self.inheritance.take();
+        while let Some(Waiter { sender, heir }) = gate.next(&self.key) {
+            if heir.is_none() {
+                // Given back before the next one asks for it.
+                inheritance = None;
+            }
+            let mut turn = Self::new(&gate, &self.key);
+            turn.inheritance = inheritance.take();
+            match sender.send(turn) {
                 Ok(()) => return,
                 // That waiter has gone; the turn came back and must not pass itself on from in here.
-                Err(mut turn) => turn.gate = None,
+                Err(mut turn) => {
+                    turn.gate = None;
+                    inheritance = turn.inheritance.take();
+                }
             }
         }
     }
@@ -161,14 +210,14 @@ mod tests {
     }
 
     fn queued(gate: &Arc<Gate>, key: &Arc<str>) -> oneshot::Receiver<Turn> {
-        match gate.enter(key) {
+        match gate.enter(key, None) {
             Entry::Queued(receiver) => receiver,
             Entry::Turn(_) => panic!("nobody was in front"),
         }
     }
 
     fn first(gate: &Arc<Gate>, key: &Arc<str>) -> Turn {
-        match gate.enter(key) {
+        match gate.enter(key, None) {
             Entry::Turn(turn) => turn,
             Entry::Queued(_) => panic!("somebody was in front"),
         }

@@ -15,6 +15,7 @@ use crate::clock::Moment;
 use crate::error::{Holder, LossCause, Lost, Occupant};
 use crate::events;
 use crate::gate::{News, Turn};
+use crate::hand_on::HandOn;
 use crate::key::Names;
 use crate::manager::Inner;
 use crate::settings::Plan;
@@ -44,6 +45,8 @@ pub(crate) struct Grant {
     ends_at: Moment,
     /// A copy of the acquisition may still be under way.
     bury: bool,
+    /// How the key may go on to the next task of the process.
+    pub(crate) hand_on: Option<HandOn>,
     /// Up to when the lease is valid; `PAST` once it has ended. Read before each poll of the body, so it stands outside
     /// of the mutex. Written only under it.
     deadline: AtomicU64,
@@ -92,13 +95,17 @@ pub(crate) struct Begun {
     pub(crate) function: Cow<'static, str>,
     pub(crate) granted_at: Moment,
     pub(crate) deadline: Moment,
+    /// How long the key may live on the server already, beyond what the plan says.
+    pub(crate) life: Duration,
     pub(crate) bury: bool,
+    pub(crate) hand_on: Option<HandOn>,
 }
 
 impl Grant {
     /// A lease that begins now. The other tasks of the process learn who holds the key.
     pub(crate) fn new(begun: Begun, turn: Option<Turn>) -> Arc<Self> {
-        let Begun { inner, names, token, fencing_tokens, plan, function, granted_at, deadline, bury } = begun;
+        let Begun { inner, names, token, fencing_tokens, plan, function, granted_at, deadline, life, bury, hand_on } =
+            begun;
         let ends_at = plan.max_hold.map_or(Moment::NEVER, |max_hold| granted_at.after(max_hold));
         Arc::new_cyclic(|this| {
             if let Some(turn) = &turn {
@@ -115,8 +122,9 @@ impl Grant {
                 granted_at,
                 ends_at,
                 bury,
+                hand_on,
                 deadline: AtomicU64::new(deadline.min(ends_at).to_nanos()),
-                life: AtomicU64::new(0),
+                life: AtomicU64::new(u64::try_from(life.as_nanos()).unwrap_or(u64::MAX)),
                 polling: AtomicUsize::new(0),
                 at_rest: Notify::new(),
                 state: Mutex::new(State { phase: Phase::Held, bodies: Vec::new(), turn }),

@@ -11,7 +11,8 @@
 //!   between.
 //! * `grant` is a lease inside of the engine, with its deadline and its end; `lease` is what the holder has of it.
 //! * `watchdog` renews leases and declares them lost; `held` knows which ones the current task has.
-//! * `release` gives keys back, `background` is where it goes on when nobody waits.
+//! * `release` gives keys back, or `hand_on` gives them to the next task of the process;
+//!   `background` is where it goes on when nobody waits.
 //! * `outcome` turns what became of a call into what its function returns; `error` and `events` tell of it.
 //! * `manager` and `builder` put all of that together, `clock` gives it its time, `declarations` holds what an attribute
 //!   says.
@@ -27,6 +28,7 @@ mod error;
 mod events;
 mod gate;
 mod grant;
+mod hand_on;
 mod held;
 mod key;
 mod lease;

@@ -10,6 +10,7 @@ use crate::error::LockError;
 use crate::events;
 use crate::gate::Turn;
 use crate::grant::{BURIAL, End, Grant};
+use crate::hand_on::hand_on;
 use crate::manager::Inner;
 use crate::store::{Lane, Release as Request, Released};
 
@@ -35,9 +36,12 @@ pub enum Release {
 ///
 /// The release goes on in the background if the future is dropped, polled or not, or is not answered in time.
 pub(crate) fn release(grant: &Arc<Grant>) -> impl Future<Output = Result<Release, LockError>> + Send + use<> {
-    let unfinished = Unfinished::begin(grant);
+    let begun = Unfinished::begin(grant);
     async move {
-        let Some(mut unfinished) = unfinished else { return Ok(Release::AlreadyLost) };
+        let mut unfinished = match begun {
+            Ok(unfinished) => unfinished,
+            Err(release) => return Ok(release),
+        };
         // Without a runtime to wait in it is the background's from the start.
         needs_runtime()?;
         let inner = unfinished.grant.inner.clone();
@@ -73,15 +77,21 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    /// Ends the lease. `None` if it had ended before.
-    fn begin(grant: &Arc<Grant>) -> Option<Self> {
-        grant.end(End::ByHolder).then(|| Self {
-            grant: grant.clone(),
-            request: grant.release_request(),
-            turn: grant.take_turn(),
-            answered: false,
-            _counted: grant.inner.background.count(),
-        })
+    /// Ends the lease, and hands the key on inside the process if that may be. `Err`: nothing is to be sent, for this reason.
+    fn begin(grant: &Arc<Grant>) -> Result<Self, Release> {
+        let deadline = grant.deadline();
+        if !grant.end(End::ByHolder) {
+            return Err(Release::AlreadyLost);
+        }
+        let (request, mut turn) = (grant.release_request(), grant.take_turn());
+        if let Some(given) = turn.take() {
+            turn = match hand_on(grant, &request, deadline, given) {
+                Ok(()) => return Err(Release::Released),
+                Err(kept) => Some(kept),
+            };
+        }
+        let _counted = grant.inner.background.count();
+        Ok(Self { grant: grant.clone(), request, turn, answered: false, _counted })
     }
 }
 

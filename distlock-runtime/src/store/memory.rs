@@ -199,6 +199,10 @@ impl LockStore for MemoryStore {
         Box::pin(async move { Ok(self.release_now(request)) })
     }
 
+    fn hands_on(&self) -> bool {
+        false
+    }
+
     fn listen(&self, names: &Arc<Names>) -> Ear {
         self.ears.listen(names)
     }

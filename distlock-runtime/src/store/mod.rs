@@ -44,6 +44,9 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Released, StoreError>>;
 
+    /// Whether a key may be handed on inside the process without the store. For one that answers at once, it is not worth it.
+    fn hands_on(&self) -> bool;
+
     /// Where a waiter for these keys is told that one of them may be free. Made before it asks, so that nothing is missed.
     fn listen(&self, names: &Arc<Names>) -> Ear;
 
@@ -64,6 +67,8 @@ pub(crate) struct Acquire {
     pub(crate) holder: Arc<str>,
     /// Stand in line if a key is taken. A store without lines, or one that cannot tell yet, leaves it out.
     pub(crate) wait: Option<Waiting>,
+    /// How many fencing tokens to reserve for each key, the granted one included.
+    pub(crate) reserve: u32,
 }
 
 /// A place in the lines of the keys.

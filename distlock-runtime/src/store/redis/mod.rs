@@ -74,7 +74,7 @@ impl RedisStore {
                     command.write_arg_fmt(name.gone(token));
                     command.arg(&*name.fence);
                 }
-                command.arg(token).arg(millis(request.expiry)).arg(&*request.holder).arg(1);
+                command.arg(token).arg(millis(request.expiry)).arg(&*request.holder).arg(request.reserve);
                 if let Some((wait, channel)) = &wait {
                     command.arg(millis(wait.life)).arg(wait.ticket.unwrap_or_default()).arg(&**channel);
                 }
@@ -142,6 +142,10 @@ impl LockStore for RedisStore {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Released, StoreError>> {
         Box::pin(self.release(request, lane, limit))
+    }
+
+    fn hands_on(&self) -> bool {
+        true
     }
 
     fn listen(&self, names: &Arc<Names>) -> Ear {

@@ -16,6 +16,7 @@ const ACQUIRE: &str = concat!(
     include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
     include_str!("../../distlock-runtime/src/store/redis/lua/acquire.lua")
 );
+const TAKE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/take.lua");
 const RENEW: &str = include_str!("../../distlock-runtime/src/store/redis/lua/renew.lua");
 const RELEASE: &str = concat!(
     include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
@@ -230,6 +231,14 @@ fn wait(token: &str, life: &str, ticket: &str, channel: &str) -> Step {
     shape(&[&["EVAL", ACQUIRE, "5"], &keys[..], &[token, "10000", "host/1 f", "1", life, ticket, channel]].concat())
 }
 
+/// Two keys, each for a token of its own.
+fn take(tokens: [&str; 2]) -> Step {
+    let [a, b] = tokens.map(gone);
+    let keys = ["k", QUEUE, &a, "l", "{l}:queue", &b, FENCE];
+    let arguments = [tokens[0], "10000", "host/1 f", tokens[1], "10000", "host/1 f"];
+    shape(&[&["EVAL", TAKE, "7"], &keys[..], &arguments].concat())
+}
+
 /// Both keys or none.
 fn acquire_two(token: &str) -> Step {
     let keys = [
@@ -334,6 +343,8 @@ async fn the_runtime_s_scripts_give_what_they_give_on_real_servers() {
         wait(A, "60000", "7", "-"),
         wait(A, "x", "y", "z"),
         acquire_two(A),
+        take([A, B]),
+        take([A, A]),
         release(A, "0", "0"),
         release(A, "0", "60000"),
         release(A, "5000", "0"),
@@ -348,6 +359,7 @@ async fn the_runtime_s_scripts_give_what_they_give_on_real_servers() {
         renew(&[(A, "x")], &["k"]),
         renew(&[(A, "10000"), (A, "10000"), (B, "10000")], &["k", "absent", "{k}:fence"]),
         renew(&[], &[]),
+        ask(&["EVAL", TAKE, "1", FENCE]),
         ask(&["EVAL", ACQUIRE, "0"]),
         shape(&["EVAL", ACQUIRE, "5", "k", QUEUE, WAITERS, "g", FENCE]),
         ask(&["EVAL", RELEASE, "0"]),

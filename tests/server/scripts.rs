@@ -22,6 +22,9 @@ fn acquire(server: &Server, token: &str, expiry: &str) -> (String, Reply) {
     let gone = format!("{{k}}:gone:{token}");
     let keys = ["k", "{k}:queue", "{k}:waiters", &gone, "{k}:fence"];
     let reply = ask(server, &[&["EVAL", ACQUIRE, "5"], &keys[..], &[token, expiry, "host/1 f", "1"]].concat());
+    if reply.as_int().is_some() {
+        return ("granted".to_owned(), reply);
+    }
     let Reply::List(mut parts) = reply else { panic!("{reply:?}") };
     let Reply::Text(word) = parts.remove(0) else { panic!("{parts:?}") };
     (word, if parts.is_empty() { Reply::Nil } else { parts.remove(0) })
@@ -29,7 +32,9 @@ fn acquire(server: &Server, token: &str, expiry: &str) -> (String, Reply) {
 
 fn release(server: &Server, token: &str, keep: &str, bury: &str) -> Option<i64> {
     let gone = format!("{{k}}:gone:{token}");
-    ask(server, &["EVAL", RELEASE, "4", "k", "{k}:queue", "{k}:waiters", &gone, token, keep, bury]).as_int()
+    let reply = ask(server, &["EVAL", RELEASE, "4", "k", "{k}:queue", "{k}:waiters", &gone, token, keep, bury]);
+    let Reply::List(answers) = reply else { panic!("{reply:?}") };
+    answers[0].as_int()
 }
 
 fn renew(server: &Server, token: &str, expiry: &str) -> Reply {

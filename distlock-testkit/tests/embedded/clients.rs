@@ -20,7 +20,7 @@ async fn a_lock_is_taken_renewed_and_released_in_virtual_time() {
     assert_eq!(word(acquire(&mut client, B).await), "held");
     let released =
         ask(&mut client, &["EVAL", RELEASE, "4", "k", "queue", "waiters", "gone", A, "0", "1000"]).await.unwrap();
-    assert_eq!(released, Value::Int(1));
+    assert_eq!(released, Value::Array(vec![Value::Int(1)]));
     assert_eq!(word(acquire(&mut client, B).await), "granted");
     tokio::time::sleep(millis(10_001)).await;
     assert_eq!(word(acquire(&mut client, A).await), "granted", "expired");

@@ -54,9 +54,13 @@ pub(crate) async fn acquire(client: &mut MultiplexedConnection, token: &str) -> 
     ask(client, &[&["EVAL", ACQUIRE, "5"], &keys[..], &[token, "10000", "host/1 f", "1"]].concat()).await
 }
 
-/// The first word of a script's answer.
+/// The first word of the acquire script's answer.
 pub(crate) fn word(answer: RedisResult<Value>) -> String {
-    let Value::Array(parts) = answer.unwrap() else { panic!("no list") };
+    let parts = match answer.unwrap() {
+        Value::Int(_fencing_token) => return "granted".to_owned(),
+        Value::Array(parts) => parts,
+        other => panic!("{other:?}"),
+    };
     let Value::BulkString(word) = &parts[0] else { panic!("{parts:?}") };
     String::from_utf8_lossy(word).into_owned()
 }

@@ -6,6 +6,7 @@
 
 mod answers;
 mod connection;
+mod crowd;
 mod listening;
 mod scripts;
 pub(crate) mod target;
@@ -13,16 +14,19 @@ pub(crate) mod target;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use tokio::time::Instant;
+
 use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisWrite, Value};
 
 use self::connection::Connection;
+use self::crowd::Crowd;
 use self::listening::Listening;
-use self::scripts::{ACQUIRE, Form, RELEASE, RENEW};
+use self::scripts::{ACQUIRE, Form, RELEASE, RENEW, TAKE};
 use self::target::Target;
 use super::ears::{Ear, Ears};
 use super::{
     Acquire, Acquired, BoxFuture, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError,
-    StoreErrorKind,
+    StoreErrorKind, Token,
 };
 use crate::error::{Holder, Occupant};
 use crate::key::{LockName, Names};
@@ -32,9 +36,22 @@ const POLL: std::ops::Range<u64> = 20..250;
 
 #[derive(Debug)]
 pub(crate) struct RedisStore {
-    front: Connection,
+    front: Arc<Connection>,
     back: Connection,
     ears: Arc<Ears>,
+    takes: Arc<Crowd<Take, u64>>,
+    releases: Arc<Crowd<Release, Released>>,
+    /// What a command may take that goes for many; each of them has a limit of its own beside it.
+    response_timeout: Duration,
+}
+
+/// What a key is taken with that is taken together with others.
+#[derive(Debug)]
+struct Take {
+    names: Arc<Names>,
+    token: Token,
+    expiry: Duration,
+    holder: Arc<str>,
 }
 
 impl RedisStore {
@@ -48,7 +65,15 @@ impl RedisStore {
     pub(crate) fn on(target: Target, connect_timeout: Duration, response_timeout: Duration) -> Self {
         let ears = Arc::new(Ears::default());
         let connection = |target, ears| Connection::new(target, connect_timeout, response_timeout, ears);
-        Self { front: connection(target.clone(), Some(ears.clone())), back: connection(target, None), ears }
+        let front = Arc::new(connection(target.clone(), Some(ears.clone())));
+        Self {
+            front,
+            back: connection(target, None),
+            ears,
+            takes: Arc::default(),
+            releases: Arc::default(),
+            response_timeout,
+        }
     }
 
     /// Makes the front connection.
@@ -64,6 +89,23 @@ impl RedisStore {
     }
 
     async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
+        let under_way = self.takes.join();
+        let is_new =
+            request.names.len() == 1 && request.reserve == 1 && request.wait.is_none_or(|wait| wait.ticket.is_none());
+        if !is_new || !under_way.is_crowded() {
+            return self.acquire_alone(request, limit).await;
+        }
+        let begun = Instant::now();
+        let Acquire { names, token, expiry, holder, .. } = request;
+        let take = Take { names: names.clone(), token: *token, expiry: *expiry, holder: holder.clone() };
+        let (front, together) = (self.front.clone(), self.response_timeout);
+        match self.takes.ask(take, limit, move |takes| take_together(front, takes, together)).await? {
+            0 => self.acquire_alone(request, limit.saturating_sub(begun.elapsed())).await,
+            first => Ok(Acquired::Granted(FencingTokens { first, more: Box::default() })),
+        }
+    }
+
+    async fn acquire_alone(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
         let token = request.token.as_str();
         // Who cannot be told of its turn yet only asks; `wake_up` changes that.
         let wait = request.wait.zip(self.front.channel());
@@ -98,25 +140,84 @@ impl RedisStore {
     }
 
     async fn release(&self, request: &Release, lane: Lane, limit: Duration) -> Result<Released, StoreError> {
-        let token = request.token.as_str();
-        let keys = request.names.len() * RELEASE_KEYS;
-        let fill = |command: &mut Cmd| {
-            for name in request.names.iter() {
-                line(command, name);
-                command.write_arg_fmt(name.gone(token));
-            }
-            command.arg(token).arg(request.keep.map_or(0, millis)).arg(request.bury.map_or(0, millis));
-        };
-        let form = if lane == Lane::Awaited { Form::Known } else { Form::Whole };
-        if lane == Lane::Detached {
-            self.front.send_on_retired(&RELEASE.whole(keys, fill));
+        let under_way = self.releases.join();
+        if lane == Lane::Awaited && request.names.len() == 1 && under_way.is_crowded() {
+            let (front, together) = (self.front.clone(), self.response_timeout);
+            let send = move |releases: Vec<Release>| async move {
+                let answers = release_on(&front, Form::Known, &releases, together).await?;
+                (answers.len() == releases.len()).then_some(answers).ok_or_else(|| garbled("release"))
+            };
+            return self.releases.ask(request.clone(), limit, send).await;
         }
-        let value = RELEASE.run(self.connection(lane), form, limit, keys, fill).await?;
-        match value {
-            Value::Int(1) => Ok(Released::Deleted),
-            Value::Int(0) => Ok(Released::Absent),
-            Value::Int(-1) => Ok(Released::Stolen),
-            _ => Err(garbled("release")),
+        let form = if lane == Lane::Awaited { Form::Known } else { Form::Whole };
+        let request = std::slice::from_ref(request);
+        if lane == Lane::Detached {
+            self.front.send_on_retired(&RELEASE.whole(release_keys(request), fill_release(request)));
+        }
+        let answers = release_on(self.connection(lane), form, request, limit).await?;
+        // Of several keys, the worst counts.
+        let worst = answers.into_iter().max_by_key(|answer| match answer {
+            Released::Deleted => 0,
+            Released::Absent => 1,
+            Released::Stolen => 2,
+        });
+        worst.ok_or_else(|| garbled("release"))
+    }
+}
+
+/// Takes keys of one namespace each for its own token; 0 for one that is not simply free.
+async fn take_together(front: Arc<Connection>, takes: Vec<Take>, limit: Duration) -> Result<Vec<u64>, StoreError> {
+    let Some(fence) = takes.first().map(|take| take.names.first().fence.clone()) else { return Ok(Vec::new()) };
+    // One of another namespace has another counter; it is asked for by itself.
+    let belongs = |take: &&Take| take.names.first().fence == fence;
+    let keys = takes.iter().filter(belongs).count() * TAKE_KEYS + 1;
+    let value = TAKE
+        .run(&front, Form::Known, limit, keys, |command: &mut Cmd| {
+            for take in takes.iter().filter(belongs) {
+                let name = take.names.first();
+                command.arg(&*name.wire);
+                command.write_arg_fmt(name.queue());
+                command.write_arg_fmt(name.gone(take.token.as_str()));
+            }
+            command.arg(&*fence);
+            for take in takes.iter().filter(belongs) {
+                command.arg(take.token.as_str()).arg(millis(take.expiry)).arg(&*take.holder);
+            }
+        })
+        .await?;
+    let tokens = fencing_tokens(value).filter(|tokens| tokens.len() * TAKE_KEYS + 1 == keys);
+    let mut tokens = tokens.ok_or_else(|| garbled("take"))?.into_iter();
+    Ok(takes.iter().map(|take| if belongs(&take) { tokens.next().unwrap_or(0) } else { 0 }).collect())
+}
+
+async fn release_on(
+    connection: &Connection,
+    form: Form,
+    releases: &[Release],
+    limit: Duration,
+) -> Result<Vec<Released>, StoreError> {
+    let keys = release_keys(releases);
+    let value = RELEASE.run(connection, form, limit, keys, fill_release(releases)).await?;
+    released(value).filter(|answers| answers.len() * RELEASE_KEYS == keys).ok_or_else(|| garbled("release"))
+}
+
+fn release_keys(releases: &[Release]) -> usize {
+    releases.iter().map(|release| release.names.len() * RELEASE_KEYS).sum()
+}
+
+fn fill_release(releases: &[Release]) -> impl Fn(&mut Cmd) {
+    move |command| {
+        for release in releases {
+            for name in release.names.iter() {
+                line(command, name);
+                command.write_arg_fmt(name.gone(release.token.as_str()));
+            }
+        }
+        for release in releases {
+            for _ in release.names.iter() {
+                command.arg(release.token.as_str());
+                command.arg(release.keep.map_or(0, millis)).arg(release.bury.map_or(0, millis));
+            }
         }
     }
 }
@@ -172,6 +273,9 @@ impl LockStore for RedisStore {
 /// How many KEYS the acquire script takes for each key of a lock.
 const ACQUIRE_KEYS: usize = 5;
 
+/// How many KEYS the take script takes for each key of a lock, beside the counter.
+const TAKE_KEYS: usize = 3;
+
 /// How many KEYS the release script takes for each key of a lock.
 const RELEASE_KEYS: usize = 4;
 
@@ -213,7 +317,13 @@ fn garbled(script: &str) -> StoreError {
 }
 
 fn acquired(value: Value, keys: usize) -> Option<Acquired> {
-    let Value::Array(parts) = value else { return None };
+    let parts = match value {
+        Value::Array(parts) => parts,
+        Value::Int(token) if keys == 1 => {
+            return Some(Acquired::Granted(FencingTokens { first: u64::try_from(token).ok()?, more: Box::default() }));
+        }
+        _ => return None,
+    };
     let place = || match *parts.get(1)? {
         Value::Int(place) => usize::try_from(place).ok().filter(|place| *place < keys),
         _ => None,
@@ -268,16 +378,35 @@ fn occupant(value: &str, left_millis: u64, now_micros: u64) -> Occupant {
 }
 
 fn renewed(value: Value) -> Option<Vec<Renewed>> {
+    answers(value, |answer| match answer {
+        1 => Some(Renewed::Yes),
+        0 => Some(Renewed::Absent),
+        -1 => Some(Renewed::Stolen),
+        _ => None,
+    })
+}
+
+fn released(value: Value) -> Option<Vec<Released>> {
+    answers(value, |answer| match answer {
+        1 => Some(Released::Deleted),
+        0 => Some(Released::Absent),
+        -1 => Some(Released::Stolen),
+        _ => None,
+    })
+}
+
+fn fencing_tokens(value: Value) -> Option<Vec<u64>> {
+    answers(value, |answer| u64::try_from(answer).ok())
+}
+
+/// A number for each key.
+fn answers<T>(value: Value, read: impl Fn(i64) -> Option<T>) -> Option<Vec<T>> {
     let Value::Array(answers) = value else { return None };
-    answers
-        .into_iter()
-        .map(|answer| match answer {
-            Value::Int(1) => Some(Renewed::Yes),
-            Value::Int(0) => Some(Renewed::Absent),
-            Value::Int(-1) => Some(Renewed::Stolen),
-            _ => None,
-        })
-        .collect()
+    let read = |answer| match answer {
+        Value::Int(number) => read(number),
+        _ => None,
+    };
+    answers.into_iter().map(read).collect()
 }
 
 fn number(value: &Value) -> Option<u64> {

@@ -13,7 +13,7 @@
 -- ARGV[6]  ticket of an earlier answer, or 0
 -- ARGV[7]  channel to be told on, or - to be told nothing
 --
--- Result   {"granted", first fencing token of each key ...}
+-- Result   first fencing token of the key | {"granted", first fencing token of each key ...}
 --          | {"held", place of the key, milliseconds to wait, value or "", server time in microseconds, ticket or 0}
 --          | {"dead"} | {"foreign", place of the key, "type" | "expiry" | "counter"}
 --
@@ -24,150 +24,153 @@
 
 local COMPANIONS = 5
 local token = ARGV[1]
+local keys = #KEYS / COMPANIONS
 
-local function foreign(i, what)
-  return {'foreign', (i - 1) / COMPANIONS, what}
-end
-
--- Takes every key that is not `own` already.
-local function take(own)
-  local answer = {'granted'}
-  local reserved = tonumber(ARGV[4]) - 1
-  for i = 1, #KEYS, COMPANIONS do
-    if own[i] then
-      answer[#answer + 1] = own[i]
-    else
-      -- Lua numbers are doubles: exact below 2^53, which microseconds reach in the year 2255.
-      local first = clock()
-      local last = redis.pcall('SET', KEYS[i + 4], string.format('%.0f', first + reserved), 'GET')
-      if type(last) == 'table' then
-        return string.find(last.err, 'WRONGTYPE', 1, true) and foreign(i, 'counter') or last
-      end
-      if last then
-        local number = tonumber(last)
-        if not number or number < 0 or number >= 9007199254740991 or number % 1 ~= 0 then
-          redis.call('SET', KEYS[i + 4], last)
-          return foreign(i, 'counter')
-        end
-        if number >= first then
-          first = number + 1
-          redis.call('SET', KEYS[i + 4], string.format('%.0f', first + reserved))
-        end
-      end
-      answer[#answer + 1] = string.format('%.0f', first)
-    end
-  end
-  for i = 1, #KEYS, COMPANIONS do
-    if not own[i] then
-      local fencing = answer[(i - 1) / COMPANIONS + 2]
-      local value = token .. ' ' .. fencing .. ' ' .. ARGV[3] .. ' ' .. string.format('%.0f', clock())
-      redis.call('SET', KEYS[i], value, 'PX', ARGV[2])
-    end
-  end
-  return answer
-end
-
+-- The common case is made cheap: nothing there, one question for it.
 local untouched = true
 for i = 1, #KEYS, COMPANIONS do
   untouched = untouched and redis.call('EXISTS', KEYS[i], KEYS[i + 1], KEYS[i + 3]) == 0
 end
-if untouched then
-  return take({})
-end
 
-local own, owned, blocked = {}, 0, nil
-for i = 1, #KEYS, COMPANIONS do
-  local held = redis.pcall('GET', KEYS[i])
-  if type(held) == 'table' then
-    return string.find(held.err, 'WRONGTYPE', 1, true) and foreign(i, 'type') or held
-  end
-  if held then
-    local left = redis.call('PTTL', KEYS[i])
-    if string.sub(held, 1, 36) == token then
-      own[i], owned = string.match(held, '^%S+ (%d+)'), owned + 1
-      if left < tonumber(ARGV[2]) then
-        redis.call('PEXPIRE', KEYS[i], ARGV[2])
-      end
-    elseif left < 0 then
-      return foreign(i, 'expiry')
-    else
-      own[i] = false
-      blocked = blocked or {i, left, held}
-    end
-  end
-end
-if owned * COMPANIONS == #KEYS then
-  return take(own)
-end
-
-local ticket = tonumber(ARGV[6] or '0')
-for i = 1, #KEYS, COMPANIONS do
-  if redis.call('EXISTS', KEYS[i + 3]) == 1 then
-    return {'dead'}
-  end
-  if ticket == 0 then
-    -- The answer that gave it may be lost.
-    ticket = tonumber(redis.call('ZSCORE', KEYS[i + 1], token) or '0')
-  end
-end
-for i = 1, #KEYS, COMPANIONS do
-  if own[i] == nil then
-    local first, before = head(i)
-    while first and first ~= token and before == ticket do
-      -- No two waiters of a line have the same ticket: an earlier token of this waiter left it behind.
-      leave(i, first)
-      first, before = head(i)
-    end
-    if first and first ~= token and (ticket == 0 or before < ticket) then
-      blocked = blocked or {i}
-    end
-  end
-end
-if not blocked then
-  local answer = take(own)
-  if answer[1] == 'granted' and ticket ~= 0 then
-    for i = 1, #KEYS, COMPANIONS do
-      leave(i, token)
-    end
-  end
-  return answer
-end
-
--- All or nothing: of several keys one may have gone to somebody else since they were granted.
-for i = 1, #KEYS, COMPANIONS do
-  if own[i] then
-    redis.call('DEL', KEYS[i])
-    own[i] = nil
-  end
-end
-local life = tonumber(ARGV[5] or '0')
-if life > 0 then
-  if ticket == 0 then
-    ticket = clock()
-    for i = 1, #KEYS, COMPANIONS do
-      local last = redis.call('ZRANGE', KEYS[i + 1], -1, -1, 'WITHSCORES')
-      ticket = math.max(ticket, tonumber(last[2] or '0') + 1)
-    end
-  end
-  local entry = string.format('%.0f', math.floor(clock() / 1000) + life) .. ' 0 ' .. ARGV[7]
+-- The fencing tokens of the keys that the token has already.
+local own = {}
+if not untouched then
+  local owned, blocked = 0, nil
   for i = 1, #KEYS, COMPANIONS do
-    redis.call('ZADD', KEYS[i + 1], string.format('%.0f', ticket), token)
-    redis.call('HSET', KEYS[i + 2], token, entry)
-    if redis.call('PTTL', KEYS[i + 1]) < life then
-      redis.call('PEXPIRE', KEYS[i + 1], life)
-      redis.call('PEXPIRE', KEYS[i + 2], life)
+    local held = redis.pcall('GET', KEYS[i])
+    if type(held) == 'table' then
+      return string.find(held.err, 'WRONGTYPE', 1, true) and {'foreign', (i - 1) / COMPANIONS, 'type'} or held
+    end
+    if held then
+      local left = redis.call('PTTL', KEYS[i])
+      if string.sub(held, 1, 36) == token then
+        own[i], owned = tonumber(string.match(held, '^%S+ (%d+)')), owned + 1
+        if left < tonumber(ARGV[2]) then
+          redis.call('PEXPIRE', KEYS[i], ARGV[2])
+        end
+      elseif left < 0 then
+        return {'foreign', (i - 1) / COMPANIONS, 'expiry'}
+      else
+        own[i] = false
+        blocked = blocked or {i, left, held}
+      end
+    end
+  end
+  if owned < keys then
+    local now, leave, head, serve = line()
+    local ticket = tonumber(ARGV[6] or '0')
+    for i = 1, #KEYS, COMPANIONS do
+      if redis.call('EXISTS', KEYS[i + 3]) == 1 then
+        return {'dead'}
+      end
+      if ticket == 0 then
+        -- The answer that gave it may be lost.
+        ticket = tonumber(redis.call('ZSCORE', KEYS[i + 1], token) or '0')
+      end
+    end
+    for i = 1, #KEYS, COMPANIONS do
+      if own[i] == nil then
+        local first, before = head(i)
+        while first and first ~= token and before == ticket do
+          -- No two waiters of a line have the same ticket: an earlier token of this waiter left it behind.
+          leave(i, first)
+          first, before = head(i)
+        end
+        if first and first ~= token and (ticket == 0 or before < ticket) then
+          blocked = blocked or {i}
+        end
+      end
+    end
+    if blocked then
+      -- All or nothing: of several keys one may have gone to somebody else since they were granted.
+      for i = 1, #KEYS, COMPANIONS do
+        if own[i] then
+          redis.call('DEL', KEYS[i])
+          own[i] = nil
+        end
+      end
+      local life = tonumber(ARGV[5] or '0')
+      if life > 0 then
+        if ticket == 0 then
+          ticket = now
+          for i = 1, #KEYS, COMPANIONS do
+            local last = redis.call('ZRANGE', KEYS[i + 1], -1, -1, 'WITHSCORES')
+            ticket = math.max(ticket, tonumber(last[2] or '0') + 1)
+          end
+        end
+        local entry = string.format('%.0f', math.floor(now / 1000) + life) .. ' 0 ' .. ARGV[7]
+        for i = 1, #KEYS, COMPANIONS do
+          redis.call('ZADD', KEYS[i + 1], string.format('%.0f', ticket), token)
+          redis.call('HSET', KEYS[i + 2], token, entry)
+          if redis.call('PTTL', KEYS[i + 1]) < life then
+            redis.call('PEXPIRE', KEYS[i + 1], life)
+            redis.call('PEXPIRE', KEYS[i + 2], life)
+          end
+        end
+      end
+      for i = 1, #KEYS, COMPANIONS do
+        if own[i] == nil and head(i) ~= token then
+          local ends = serve(i)
+          if blocked[1] == i then
+            blocked[2] = ends
+          end
+        end
+      end
+      return {
+        'held', (blocked[1] - 1) / COMPANIONS, blocked[2] or 0, blocked[3] or '',
+        string.format('%.0f', now), string.format('%.0f', ticket),
+      }
+    end
+    if ticket ~= 0 then
+      for i = 1, #KEYS, COMPANIONS do
+        leave(i, token)
+      end
     end
   end
 end
+
+-- Free or the token's own. The counters come first: should one be unreadable, no key is taken.
+local now, since
 for i = 1, #KEYS, COMPANIONS do
-  if own[i] == nil and head(i) ~= token then
-    local ends = serve(i)
-    if ends and blocked[1] == i then
-      blocked[2] = math.max(0, ends - math.floor(clock() / 1000))
+  if not own[i] then
+    if not now then
+      -- Lua numbers are doubles: exact below 2^53, which microseconds reach in the year 2255.
+      local time = redis.call('TIME')
+      now = time[1] * 1000000 + time[2]
+      since = string.format('%.0f', now)
     end
+    local first, reserved = now, tonumber(ARGV[4]) - 1
+    local last = redis.pcall('SET', KEYS[i + 4], first + reserved, 'GET')
+    if last then
+      local number = type(last) == 'string' and tonumber(last)
+      if not number or number < 0 or number >= 9007199254740991 or number % 1 ~= 0 then
+        if type(last) == 'table' and not string.find(last.err, 'WRONGTYPE', 1, true) then
+          return last
+        end
+        if type(last) == 'string' then
+          redis.call('SET', KEYS[i + 4], last)
+        end
+        return {'foreign', (i - 1) / COMPANIONS, 'counter'}
+      end
+      if number >= first then
+        first = number + 1
+        redis.call('SET', KEYS[i + 4], first + reserved)
+      end
+    end
+    own[i] = -first
   end
 end
-return {
-  'held', (blocked[1] - 1) / COMPANIONS, blocked[2] or 0, blocked[3] or '',
-  string.format('%.0f', clock()), string.format('%.0f', ticket),
-}
+local answer = {'granted'}
+for i = 1, #KEYS, COMPANIONS do
+  local fencing = own[i]
+  if fencing < 0 then
+    fencing = -fencing
+    local text = fencing == now and since or string.format('%.0f', fencing)
+    redis.call('SET', KEYS[i], token .. ' ' .. text .. ' ' .. ARGV[3] .. ' ' .. since, 'PX', ARGV[2])
+  end
+  if keys == 1 then
+    return fencing
+  end
+  answer[#answer + 1] = string.format('%.0f', fencing)
+end
+return answer

@@ -1,0 +1,161 @@
+//! Many callers at the same moment: what they ask leaves in one command.
+//!
+//! A caller that is alone sends its own command, at once. In a crowd it leaves its request here; the first to do so starts a
+//! task that takes along whatever the others bring until the scheduler comes to it. Nobody waits for an answer to be under
+//! way, so a crowd costs no round trip, and saves a command for each caller.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::store::StoreError;
+
+/// How many requests must be under way before the next ones are sent together.
+const CROWD: usize = 4;
+
+/// The most requests that one command takes along.
+const MOST: usize = 64;
+
+/// Requests of one kind.
+#[derive(Debug)]
+pub(super) struct Crowd<R, A>(Mutex<State<R, A>>);
+
+#[derive(Debug)]
+struct State<R, A> {
+    under_way: usize,
+    waiting: Vec<(R, oneshot::Sender<Result<A, StoreError>>)>,
+}
+
+impl<R, A> Default for Crowd<R, A> {
+    fn default() -> Self {
+        Self(Mutex::new(State { under_way: 0, waiting: Vec::new() }))
+    }
+}
+
+/// Counts a request as under way.
+pub(super) struct UnderWay<'a, R, A> {
+    crowd: &'a Crowd<R, A>,
+    others: usize,
+}
+
+impl<R, A> UnderWay<'_, R, A> {
+    /// Whether it pays to send the request together with others.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.others >= CROWD
+    }
+}
+
+impl<R, A> Drop for UnderWay<'_, R, A> {
+    fn drop(&mut self) {
+        self.crowd.lock().under_way -= 1;
+    }
+}
+
+impl<R, A> Crowd<R, A> {
+    pub(super) fn join(&self) -> UnderWay<'_, R, A> {
+        let others = {
+            let mut state = self.lock();
+            state.under_way += 1;
+            state.under_way - 1
+        };
+        UnderWay { crowd: self, others }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<R, A>> {
+        // Nothing that can panic runs under the lock, so a poisoned state is still whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Send + 'static, A: Send + 'static> Crowd<R, A> {
+    /// Has the request sent together with others; waits at most `limit` for its answer. `send` sends what has gathered and
+    /// gives an answer for each request, in their order.
+    ///
+    /// Cancel safe in this sense: a request whose future is dropped is not sent if it was not yet.
+    pub(super) async fn ask<F, S>(self: &Arc<Self>, request: R, limit: Duration, send: S) -> Result<A, StoreError>
+    where
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send,
+        S: FnOnce(Vec<R>) -> F + Clone + Send + 'static,
+    {
+        let (sender, receiver) = oneshot::channel();
+        let is_first = {
+            let mut state = self.lock();
+            state.waiting.push((request, sender));
+            state.waiting.len() == 1
+        };
+        if is_first {
+            Gathering { crowd: self.clone(), taken: false }.start(send);
+        }
+        match timeout(limit, receiver).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(StoreError::unanswered("the runtime that asked the server has ended")),
+            Err(_elapsed) => Err(StoreError::unanswered(format!("no answer within {limit:?}"))),
+        }
+    }
+}
+
+/// What has gathered and is not sent yet. Dropped, it tells those who wait: the runtime that should send it has ended.
+struct Gathering<R, A> {
+    crowd: Arc<Crowd<R, A>>,
+    taken: bool,
+}
+
+impl<R: Send + 'static, A: Send + 'static> Gathering<R, A> {
+    fn start<F, S>(self, send: S)
+    where
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send,
+        S: FnOnce(Vec<R>) -> F + Clone + Send + 'static,
+    {
+        tokio::spawn(async move {
+            // Behind the tasks that are ready now: what they ask goes along.
+            tokio::task::yield_now().await;
+            let (requests, senders): (Vec<_>, Vec<_>) = self.take(send.clone()).into_iter().unzip();
+            if requests.is_empty() {
+                return;
+            }
+            match send(requests).await {
+                Ok(answers) => {
+                    for (sender, answer) in senders.into_iter().zip(answers) {
+                        let _ = sender.send(Ok(answer));
+                    }
+                }
+                Err(error) => {
+                    for sender in senders {
+                        let _ = sender.send(Err(error.clone()));
+                    }
+                }
+            }
+        });
+    }
+
+    /// What one command takes along, without those who have given up. The rest is for another one.
+    fn take<F, S>(mut self, send: S) -> Vec<(R, oneshot::Sender<Result<A, StoreError>>)>
+    where
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send,
+        S: FnOnce(Vec<R>) -> F + Clone + Send + 'static,
+    {
+        let (gathered, is_more) = {
+            let mut state = self.crowd.lock();
+            let most = MOST.min(state.waiting.len());
+            let rest = state.waiting.split_off(most);
+            (std::mem::replace(&mut state.waiting, rest), !state.waiting.is_empty())
+        };
+        self.taken = true;
+        if is_more {
+            Self { crowd: self.crowd.clone(), taken: false }.start(send);
+        }
+        gathered.into_iter().filter(|(_, sender)| !sender.is_closed()).collect()
+    }
+}
+
+impl<R, A> Drop for Gathering<R, A> {
+    fn drop(&mut self) {
+        if !self.taken {
+            let abandoned = std::mem::take(&mut self.crowd.lock().waiting);
+            drop(abandoned);
+        }
+    }
+}

@@ -17,11 +17,12 @@ impl<const KEYS: usize> World<KEYS> {
         }
         self.rank_numbers(reserve);
         self.rank_attempts(clients);
-        let mut least = self.sorted();
-        for order in orders(clients) {
-            least = least.min(self.permuted(order).sorted());
-        }
-        least
+        // Clients in ascending order; the rest of the world decides only between those that are equal.
+        let ascending = |order: &&[u8; CLIENTS]| {
+            let fits = |i: usize, j: usize| order[i] > order[j] || self.clients[i] <= self.clients[j];
+            (0..clients).all(|i| (0..clients).all(|j| i == j || fits(i, j)))
+        };
+        orders(clients).iter().filter(ascending).map(|order| self.permuted(order).sorted()).min().unwrap_or(self)
     }
 
     /// Tickets and fencing tokens become 1, 2, 3 … in the same order. Zero stays: it means none.
@@ -138,11 +139,59 @@ impl<const KEYS: usize> World<KEYS> {
     }
 }
 
-/// The ways to rename that many clients, without the one that renames none.
+/// The ways to rename that many clients.
 fn orders(clients: usize) -> &'static [[u8; CLIENTS]] {
     match clients {
-        2 => &[[1, 0, 2]],
-        3 => &[[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]],
-        _ => &[],
+        2 => &[[0, 1, 2], [1, 0, 2]],
+        3 => &[[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]],
+        _ => &[[0, 1, 2]],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::server::{Ask, Token};
+    use crate::world::{Phase, World};
+
+    /// Two clients, one of which waits behind the other.
+    fn world(holder: usize, waiter: usize, first: u8, attempt: u8) -> World<1> {
+        let mut world = World::new(0);
+        let rules = crate::rules::Rules::default();
+        world.server.counter = first;
+        for (client, phase) in [(holder, Phase::Holding), (waiter, Phase::Waiting)] {
+            let token = Token { client: client as u8, attempt };
+            world.server.acquire(&rules, Ask { token, wants: 1, ticket: 0, waits: true }, 0b11);
+            world.clients[client].phase = phase;
+            world.clients[client].attempt = attempt;
+        }
+        world.clients[holder].fence = first + 1;
+        world.clients[waiter].ticket = first + 2;
+        world
+    }
+
+    #[test]
+    fn names_of_clients_attempts_and_numbers_do_not_matter() {
+        let one = world(0, 1, 0, 0).canonical(2, 1);
+        assert_eq!(one, world(1, 0, 0, 0).canonical(2, 1));
+        assert_eq!(one, world(0, 1, 0, 3).canonical(2, 1));
+        assert_eq!(one, world(1, 0, 7, 2).canonical(2, 1));
+        assert_eq!(one, one.canonical(2, 1));
+    }
+
+    #[test]
+    fn the_order_of_numbers_matters() {
+        let mut other = world(0, 1, 0, 0);
+        other.clients[0].fence = other.clients[1].ticket + 1;
+        assert_ne!(other.canonical(2, 1), world(0, 1, 0, 0).canonical(2, 1));
+    }
+
+    #[test]
+    fn a_reserved_number_is_not_closed_up() {
+        let mut world = world(0, 1, 0, 0);
+        world.server.counter = 4;
+        world.clients[1].ticket = 4;
+        world.server.keys[0].queue.as_mut()[0].ticket = 4;
+        let canonical = world.canonical(2, 2);
+        assert_eq!(canonical.server.counter, canonical.server.keys[0].lock.map_or(0, |lock| lock.fence) + 2);
     }
 }

@@ -80,6 +80,12 @@ impl<const KEYS: usize> HandOff<KEYS> {
                 }
             }
             Answer::Dead => self.try_anew(world, i),
+            Answer::Busy => {
+                if world.clients[i].doubt {
+                    self.release(world, i, true, false);
+                }
+                self.end_call(world, i);
+            }
             Answer::Waiting { after, ticket } => {
                 let client = &mut world.clients[i];
                 if client.ticket == 0 || rules.is(Mutant::TailRequeue) {

@@ -160,8 +160,8 @@ impl<const KEYS: usize> HandOff<KEYS> {
 
     pub(crate) fn crash(&self, world: &mut World<KEYS>, i: usize, arrives: bool) {
         self.disconnect(world, i, arrives);
-        let wants = world.clients[i].wants;
-        world.clients[i] = Client { phase: Phase::Crashed, wants, ..Client::default() };
+        let Client { wants, hurried, .. } = world.clients[i];
+        world.clients[i] = Client { phase: Phase::Crashed, wants, hurried, ..Client::default() };
     }
 
     pub(crate) fn inject(&self, world: &mut World<KEYS>, fault: Step) {

@@ -101,6 +101,9 @@ fn describe(run: &Run) -> String {
         let wants: Vec<_> = run.wants[..run.clients].iter().map(|&wants| keys[usize::from(wants)]).collect();
         text += &format!("keys {} ", wants.join(", "));
     }
+    if run.hurried != 0 {
+        text += &format!("{} without wait ", run.hurried.count_ones());
+    }
     if run.rules.reserve > 1 {
         text += "hand-on ";
     }

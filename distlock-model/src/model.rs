@@ -12,8 +12,8 @@ use crate::client::MANY;
 use crate::fault::of;
 use crate::rules::Mutant;
 use crate::runs::Run;
-use crate::server::{Answer, CLIENTS, Clients, Entry, Keys, Token};
-use crate::world::{Command, Phase, Place, Push, Release, Sent, World};
+use crate::server::{Answer, Ask, CLIENTS, Clients, Entry, Keys, Token};
+use crate::world::{Client, Command, Phase, Place, Push, Release, Sent, World};
 
 #[derive(Clone, Debug)]
 pub(crate) struct HandOff<const KEYS: usize> {
@@ -144,12 +144,13 @@ impl<const KEYS: usize> HandOff<KEYS> {
     /// The server executes a command of this token.
     fn execute(&self, world: &mut World<KEYS>, token: Token, command: Command) -> Option<Answer> {
         let listening = world.listening();
-        let wants = world.clients[usize::from(token.client)].wants;
+        let Client { wants, hurried, .. } = world.clients[usize::from(token.client)];
         match command {
             Command::Acquire { ticket } => {
+                let ask = Ask { token, wants, ticket, waits: !hurried };
                 let held = world.locks().any(|lock| lock.token == token);
                 let queued = world.entries().find(|entry| entry.token == token).map(|entry| entry.ticket);
-                let (answer, pushed) = world.server.acquire(&self.run.rules, token, wants, ticket, listening);
+                let (answer, pushed) = world.server.acquire(&self.run.rules, ask, listening);
                 if matches!(answer, Answer::Granted { .. }) && !held {
                     let first = world.clients[usize::from(token.client)].first;
                     // The place it had, whatever ticket a broken rule makes it send.
@@ -286,8 +287,10 @@ impl<const KEYS: usize> Model for HandOff<KEYS> {
 
     fn init_states(&self) -> Vec<World<KEYS>> {
         let mut world = World::new(self.run.faults);
-        for (client, wants) in world.clients[..self.run.clients].iter_mut().zip(self.run.wants) {
-            (client.calls, client.wants) = (self.run.calls, wants);
+        for (i, client) in world.clients[..self.run.clients].iter_mut().enumerate() {
+            client.calls = self.run.calls;
+            client.wants = self.run.wants[i];
+            client.hurried = self.run.hurried & 1 << i != 0;
         }
         vec![world]
     }

@@ -3,7 +3,7 @@
 use crate::fault::{ALL, Fault};
 use crate::model::{CLEAN, FAIR, IDLE, JUMP, LAPSE, ONE, ORDER};
 use crate::rules::{Mutant, Rules};
-use crate::server::{CLIENTS, Keys};
+use crate::server::{CLIENTS, Clients, Keys};
 
 /// How long one is willing to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +23,8 @@ pub(crate) struct Run {
     pub(crate) kinds: &'static [Fault],
     /// Two bits per client: one key each, or both together. All the first key if nothing else is said.
     pub(crate) wants: [Keys; CLIENTS],
+    /// Clients whose calls do not wait.
+    pub(crate) hurried: Clients,
     pub(crate) rules: Rules,
     /// The most idle ticks, where that is less than the sum of what the faults may cost.
     pub(crate) limit: u8,
@@ -31,7 +33,7 @@ pub(crate) struct Run {
 impl Run {
     fn new(level: Level, clients: usize, calls: u8, faults: u8) -> Run {
         let (kinds, wants, rules) = (ALL, [1; CLIENTS], Rules::default());
-        Run { level, clients, calls, faults, kinds, wants, rules, limit: u8::MAX }
+        Run { level, clients, calls, faults, kinds, wants, hurried: 0, rules, limit: u8::MAX }
     }
 
     fn kinds(self, kinds: &'static [Fault]) -> Run {
@@ -40,6 +42,10 @@ impl Run {
 
     fn wants(self, wants: [Keys; CLIENTS]) -> Run {
         Run { wants, ..self }
+    }
+
+    fn hurried(self, hurried: Clients) -> Run {
+        Run { hurried, ..self }
     }
 
     fn hand_on(mut self) -> Run {
@@ -81,6 +87,9 @@ pub(crate) fn sound() -> Vec<Run> {
         Run::new(Quick, 2, 1, 1).short_renewals(),
         Run::new(Quick, 3, 1, 1),
         Run::new(Quick, 2, 1, 2),
+        Run::new(Quick, 3, 2, 0).hurried(0b001),
+        Run::new(Quick, 3, 1, 1).hurried(0b001),
+        Run::new(Quick, 2, 1, 2).hurried(0b001),
         Run::new(Quick, 2, 1, 0).wants([0b11, 0b01, 0]),
         Run::new(Quick, 3, 1, 0).wants([0b11, 0b01, 0b10]),
         Run::new(Quick, 3, 1, 0).wants([0b11, 0b11, 0b01]),
@@ -136,4 +145,78 @@ pub(crate) fn broken() -> Vec<(Run, &'static str)> {
         (run(Mutant::ForgetPush, 2, 1, &[]), IDLE),
         (run(Mutant::SilentReconnect, 2, 1, &[Disconnect]), IDLE),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::sync::Arc;
+
+    use stateright::Model;
+
+    use super::*;
+    use crate::model::HandOff;
+    use crate::world::{Phase, World};
+
+    /// Whether the run gets to a state like this. A search in which nothing happens would be clean as well.
+    fn reaches(run: Run, like: impl Fn(&World<1>) -> bool) -> bool {
+        let model = HandOff::<1> { run, most_idle: Arc::default() };
+        let mut open = model.init_states();
+        let mut seen: HashSet<_> = open.iter().copied().collect();
+        while let Some(world) = open.pop() {
+            if like(&world) {
+                return true;
+            }
+            open.extend(model.next_states(&world).into_iter().filter(|next| seen.insert(*next)));
+        }
+        false
+    }
+
+    fn any(world: &World<1>, like: impl Fn(&crate::world::Client) -> bool) -> bool {
+        world.clients.iter().any(like)
+    }
+
+    #[test]
+    fn everybody_gets_a_turn() {
+        let run = Run::new(Level::Quick, 3, 2, 0);
+        assert!(reaches(run, |world| world.clients.iter().all(|client| client.calls == 0)));
+        assert!(reaches(run, |world| world.entries().count() == 2));
+        assert!(reaches(run, |world| any(world, |client| client.again)));
+    }
+
+    #[test]
+    fn leases_are_handed_on_renewed_and_lost() {
+        let run = Run::new(Level::Quick, 2, 2, 1).hand_on();
+        assert!(reaches(run, |world| any(world, |client| client.handed && client.valid())));
+        assert!(reaches(run, |world| any(world, |client| client.renewed && client.left == run.rules.ttl)));
+        assert!(reaches(run, |world| any(world, |client| client.phase == Phase::Holding && client.left == 0)));
+    }
+
+    #[test]
+    fn faults_leave_their_traces() {
+        let run = Run::new(Level::Quick, 2, 1, 1);
+        assert!(reaches(run, |world| !world.strays.is_empty()));
+        assert!(reaches(run, |world| !world.server.gone.is_empty()));
+        assert!(reaches(run, |world| any(world, |client| client.doubt)));
+        let run = Run::new(Level::Quick, 3, 1, 1).kinds(&[Fault::LosePush]);
+        assert!(reaches(run, |world| any(world, |client| client.lapsed > 0)));
+        assert!(reaches(run, |world| any(world, |client| client.overtaken > 0)));
+    }
+
+    #[test]
+    fn what_a_fault_costs_is_not_told_too_high() {
+        for (kind, cost) in [(Fault::LosePush, 2), (Fault::Freeze, 3), (Fault::Cancel, 0)] {
+            let kinds = Box::leak(Box::new([kind]));
+            let run = Run::new(Level::Quick, 2, 1, 1).kinds(kinds);
+            assert!(reaches(run, |world| world.idle == cost), "{kind:?}");
+            assert!(!reaches(run, |world| world.idle > cost), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn every_broken_rule_has_a_run() {
+        let names: HashSet<_> = broken().iter().map(|(run, _)| format!("{:?}", run.rules.mutant)).collect();
+        assert_eq!(names.len(), broken().len());
+        assert_eq!(names.len(), Mutant::SilentReconnect as usize);
+    }
 }

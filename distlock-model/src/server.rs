@@ -39,12 +39,23 @@ pub(crate) struct Burial {
     pub(crate) left: u8,
 }
 
+/// What an acquisition asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) token: Token,
+    pub(crate) wants: Keys,
+    /// Zero if it knows none.
+    pub(crate) ticket: u8,
+    pub(crate) waits: bool,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Answer {
     Granted {
         fence: u8,
     },
     Dead,
+    Busy,
     /// Ask again after so long, unless pushed before.
     Waiting {
         after: u8,
@@ -87,15 +98,9 @@ fn wanted(keys: &mut [Key], wants: Keys) -> impl Iterator<Item = &mut Key> {
 }
 
 impl<const KEYS: usize> Server<KEYS> {
-    /// Takes all the keys, or a place in all their queues. `ticket` is zero for a waiter that knows none.
-    pub(crate) fn acquire(
-        &mut self,
-        rules: &Rules,
-        token: Token,
-        wants: Keys,
-        ticket: u8,
-        listening: Clients,
-    ) -> (Answer, Clients) {
+    /// Takes all the keys, or a place in all their queues.
+    pub(crate) fn acquire(&mut self, rules: &Rules, ask: Ask, listening: Clients) -> (Answer, Clients) {
+        let Ask { token, wants, ticket, waits } = ask;
         if let Some(fence) = self.again(rules, token, wants) {
             return (Answer::Granted { fence }, 0);
         }
@@ -115,6 +120,9 @@ impl<const KEYS: usize> Server<KEYS> {
         }
         if mine {
             return (Answer::Granted { fence: self.take(rules, token, wants, ticket) }, pushed);
+        }
+        if !waits {
+            return (Answer::Busy, pushed);
         }
         let ticket = self.enqueue(rules, token, wants, ticket);
         let until = |key: &Key| match key.lock {
@@ -274,5 +282,139 @@ impl Key {
                 self.leave(rules, token);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Token = Token { client: 0, attempt: 0 };
+    const B: Token = Token { client: 1, attempt: 0 };
+    const C: Token = Token { client: 2, attempt: 0 };
+    const ALL_LISTEN: Clients = 0b111;
+
+    fn rules() -> Rules {
+        Rules::default()
+    }
+
+    fn ask<const KEYS: usize>(server: &mut Server<KEYS>, token: Token, wants: Keys, ticket: u8) -> (Answer, Clients) {
+        server.acquire(&rules(), Ask { token, wants, ticket, waits: true }, ALL_LISTEN)
+    }
+
+    fn give_back<const KEYS: usize>(
+        server: &mut Server<KEYS>,
+        token: Token,
+        wants: Keys,
+        listening: Clients,
+    ) -> Clients {
+        server.release(&rules(), token, wants, (false, false), listening)
+    }
+
+    /// A holds, B and C wait.
+    fn queue() -> Server<1> {
+        let mut server = Server::default();
+        assert_eq!(ask(&mut server, A, 1, 0), (Answer::Granted { fence: 1 }, 0));
+        assert_eq!(ask(&mut server, B, 1, 0), (Answer::Waiting { after: 3, ticket: 2 }, 0));
+        assert_eq!(ask(&mut server, C, 1, 0), (Answer::Waiting { after: 3, ticket: 3 }, 0));
+        server
+    }
+
+    #[test]
+    fn a_repeat_gets_the_same_fencing_token_and_a_full_expiry() {
+        let mut server = queue();
+        server.tick();
+        assert_eq!(ask(&mut server, A, 1, 0), (Answer::Granted { fence: 1 }, 0));
+        assert_eq!(server.keys[0].lock.map(|lock| lock.left), Some(3));
+    }
+
+    #[test]
+    fn a_release_pushes_the_first_and_a_newcomer_does_not_pass_it() {
+        let mut server = queue();
+        assert_eq!(give_back(&mut server, A, 1, ALL_LISTEN), 0b010);
+        assert!(matches!(ask(&mut server, A, 1, 0).0, Answer::Waiting { after: 1, .. }));
+        assert!(matches!(ask(&mut server, C, 1, 3).0, Answer::Waiting { .. }));
+        assert_eq!(ask(&mut server, B, 1, 2).0, Answer::Granted { fence: 5 });
+    }
+
+    #[test]
+    fn a_release_of_another_token_changes_nothing() {
+        let mut server = queue();
+        let before = server;
+        assert_eq!(give_back(&mut server, Token { client: 0, attempt: 1 }, 1, ALL_LISTEN), 0);
+        assert_eq!(server, before);
+    }
+
+    #[test]
+    fn a_waiter_without_listener_is_passed_over_at_once() {
+        let mut server = queue();
+        assert_eq!(give_back(&mut server, A, 1, 0b101), 0b100);
+        assert_eq!(ask(&mut server, C, 1, 3).0, Answer::Granted { fence: 4 });
+    }
+
+    #[test]
+    fn a_turn_that_nobody_took_ends_and_the_place_is_kept_by_the_ticket() {
+        let mut server = queue();
+        give_back(&mut server, A, 1, ALL_LISTEN);
+        server.tick();
+        // A newcomer finds B's turn over, and passes it on to C.
+        assert!(matches!(ask(&mut server, A, 1, 0), (Answer::Waiting { after: 1, .. }, 0b100)));
+        // B comes back before C took it: its ticket is the older one.
+        assert!(matches!(ask(&mut server, B, 1, 2).0, Answer::Granted { .. }));
+    }
+
+    #[test]
+    fn a_repeat_whose_first_answer_was_lost_finds_its_place() {
+        let mut server = queue();
+        assert_eq!(ask(&mut server, B, 1, 0).0, Answer::Waiting { after: 3, ticket: 2 });
+        give_back(&mut server, A, 1, ALL_LISTEN);
+        assert!(matches!(ask(&mut server, B, 1, 0).0, Answer::Granted { .. }));
+    }
+
+    #[test]
+    fn a_buried_token_is_refused_for_as_long_as_a_copy_can_come() {
+        let mut server: Server<1> = Server::default();
+        server.release(&rules(), A, 1, (true, false), ALL_LISTEN);
+        for _ in 0..rules().ttl.max(rules().copies) {
+            assert_eq!(ask(&mut server, A, 1, 0).0, Answer::Dead);
+            server.tick();
+        }
+        assert!(server.gone.is_empty());
+    }
+
+    #[test]
+    fn a_renewal_neither_creates_nor_shortens() {
+        let mut server = queue();
+        let short = Rules { renew_ttl: 1, ..rules() };
+        assert_eq!(server.renew(&short, A, 1), Answer::Renewed);
+        assert_eq!(server.keys[0].lock.map(|lock| lock.left), Some(3));
+        assert_eq!(server.renew(&short, B, 1), Answer::Absent);
+        give_back(&mut server, A, 1, ALL_LISTEN);
+        assert_eq!(server.renew(&short, A, 1), Answer::Absent);
+        assert_eq!(server.keys[0].lock, None);
+    }
+
+    #[test]
+    fn a_call_that_does_not_wait_leaves_no_entry_and_passes_nobody() {
+        let mut server = queue();
+        let c = Ask { token: Token { client: 2, attempt: 1 }, wants: 1, ticket: 0, waits: false };
+        assert_eq!(server.acquire(&rules(), c, ALL_LISTEN), (Answer::Busy, 0));
+        server.keys[0].lock = None;
+        // It finds the lock free and somebody before it, whom it wakes.
+        assert_eq!(server.acquire(&rules(), c, ALL_LISTEN), (Answer::Busy, 0b010));
+        assert_eq!(server.keys[0].queue.len(), 2);
+    }
+
+    #[test]
+    fn two_keys_are_taken_together_or_not_at_all() {
+        let mut server: Server<2> = Server::default();
+        ask(&mut server, A, 0b01, 0);
+        assert_eq!(ask(&mut server, B, 0b11, 0).0, Answer::Waiting { after: 3, ticket: 2 });
+        assert_eq!(server.keys[1].lock, None);
+        // The second key is free, but B was there first.
+        assert!(matches!(ask(&mut server, C, 0b10, 0).0, Answer::Waiting { .. }));
+        assert_eq!(give_back(&mut server, A, 0b01, ALL_LISTEN), 0b010);
+        assert!(matches!(ask(&mut server, B, 0b11, 2).0, Answer::Granted { .. }));
+        assert!(server.keys.iter().all(|key| key.lock.is_some_and(|lock| lock.token == B)));
     }
 }

@@ -84,6 +84,8 @@ pub(crate) struct Client {
     pub(crate) phase: Phase,
     /// The keys that its calls take together.
     pub(crate) wants: Keys,
+    /// Its calls take what they get at once.
+    pub(crate) hurried: bool,
     /// Calls still to be made.
     pub(crate) calls: u8,
     pub(crate) attempt: u8,

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use stateright::{Checker, HasDiscoveries, Model, Path};
 
 use crate::model::{HandOff, Step};
+use crate::rules::Rules;
 use crate::runs::{Level, Run};
 use crate::world::World;
 
@@ -106,6 +107,9 @@ fn describe(run: &Run) -> String {
     }
     if run.rules.reserve > 1 {
         text += "hand-on ";
+    }
+    if run.rules.ttl != Rules::default().ttl {
+        text += "other times ";
     }
     if run.rules.renew_ttl < run.rules.ttl {
         text += "short renewals ";

@@ -53,6 +53,13 @@ impl Run {
         self
     }
 
+    /// Other lengths, in another proportion to each other.
+    fn other_times(mut self) -> Run {
+        self.rules =
+            Rules { ttl: 4, renew_ttl: 4, turn: 2, life: 7, heartbeat: 3, timeout: 2, copies: 3, ..self.rules };
+        self
+    }
+
     fn short_renewals(mut self) -> Run {
         self.rules.renew_ttl = 1;
         self
@@ -95,6 +102,8 @@ pub(crate) fn sound() -> Vec<Run> {
         Run::new(Quick, 3, 1, 0).wants([0b11, 0b11, 0b01]),
         Run::new(Quick, 2, 1, 1).wants([0b11, 0b01, 0]),
         Run::new(Quick, 2, 1, 1).wants([0b11, 0b11, 0]),
+        Run::new(Full, 2, 1, 2).other_times(),
+        Run::new(Full, 3, 1, 1).other_times(),
         Run::new(Full, 3, 2, 0).hand_on(),
         Run::new(Full, 3, 2, 0).wants([0b11, 0b01, 0b10]),
         Run::new(Full, 3, 1, 1).wants([0b11, 0b01, 0b10]),
@@ -102,7 +111,7 @@ pub(crate) fn sound() -> Vec<Run> {
         Run::new(Full, 3, 2, 1).kinds(&[Cancel]),
         Run::new(Full, 3, 2, 1).kinds(&[Crash]),
         Run::new(Full, 3, 2, 1).kinds(&[Lose]),
-        Run::new(Deep, 3, 2, 1).kinds(&[Freeze]),
+        Run::new(Full, 3, 2, 1).kinds(&[Freeze]),
         Run::new(Deep, 3, 2, 1).kinds(&[Late]),
         Run::new(Deep, 3, 2, 1).kinds(&[Disconnect]),
         Run::new(Deep, 2, 2, 2),

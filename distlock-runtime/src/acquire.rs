@@ -171,14 +171,15 @@ impl Intent {
         let mut resent = false;
         let mut last_seen = None;
         // Before the first question, so that nothing is missed that happens while it is answered.
-        let ear = (!budget.one_try).then(|| self.inner.store.listen(&self.names));
+        let mark = self.inner.store.mark();
+        let mut ear = None;
         loop {
             self.inner.open()?;
             let sent_at = self.inner.clock.now();
             // Only the answer right before this one may speak for it.
             let just_seen = last_seen.take();
             let limit = budget.command_limit();
-            let wait = ear.as_ref().map(|_| Waiting { life: budget.entry_life(self.heartbeat()), ticket });
+            let wait = (!budget.one_try).then(|| Waiting { life: budget.entry_life(self.heartbeat()), ticket });
             match attempt.send(wait, limit).await {
                 Ok(Acquired::Granted(fencing_tokens)) => {
                     if let Some(begun) = attempt.into_lease(fencing_tokens, sent_at) {
@@ -198,9 +199,10 @@ impl Intent {
                 Ok(Acquired::Held { place, occupant, ticket: given }) => {
                     (resent, pause) = (false, OUTAGE_PAUSE.start);
                     ticket = given.or(ticket);
-                    let Some(ear) = ear.as_ref().filter(|_| !budget.spent()) else {
+                    if budget.one_try || budget.spent() {
                         return Err(self.busy(self.names.at(place), occupant, budget));
-                    };
+                    }
+                    let ear = ear.get_or_insert_with(|| self.inner.store.listen(&self.names, mark));
                     let look_again = self.look_again(&occupant, budget, sent_at);
                     tell(&turn, News::HeldElsewhere(occupant.clone()));
                     last_seen = Some((place, occupant));

@@ -7,7 +7,7 @@ use crate::background::Counted;
 use crate::clock::Moment;
 use crate::grant::{BURIAL, Begun};
 use crate::hand_on::{HandOn, RESERVED};
-use crate::store::{Acquire, Acquired, FencingTokens, Release, StoreError, Token, Waiting};
+use crate::store::{Acquire, Acquired, Description, FencingTokens, Release, StoreError, Token, Waiting};
 
 /// A reply that leaves less than this share of the ttl is not worth starting on.
 const LEAST_SHARE: u32 = 10;
@@ -27,12 +27,12 @@ pub(crate) struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     pub(crate) fn new(intent: &'a Intent) -> Self {
-        let holder = format!("{} {}", intent.inner.process, printable(&intent.function));
+        let holder = Description { process: intent.inner.process.clone(), function: intent.function.clone() };
         let request = Acquire {
             names: intent.names.clone(),
             token: Token::random(),
             expiry: intent.inner.defaults.expiry(intent.plan.ttl),
-            holder: holder.into(),
+            holder,
             wait: None,
             reserve: 1,
         };
@@ -104,9 +104,4 @@ impl Drop for Attempt<'_> {
         };
         self.intent.inner.release_in_background(request, ttl.max(entry_life), None);
     }
-}
-
-/// A function's name as one word without control characters, as the holder's description wants it.
-fn printable(function: &str) -> String {
-    function.chars().map(|c| if c.is_whitespace() || c.is_control() { '_' } else { c }).collect()
 }

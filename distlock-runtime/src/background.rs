@@ -7,10 +7,11 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 
 use crate::error::{LockError, Unavailable};
 use crate::events;
@@ -20,7 +21,14 @@ use crate::watchdog::Watchdog;
 pub(crate) struct Background {
     place: Place,
     /// How many jobs are under way.
-    jobs: Arc<watch::Sender<usize>>,
+    jobs: Arc<Jobs>,
+}
+
+#[derive(Debug, Default)]
+struct Jobs {
+    under_way: AtomicUsize,
+    /// Told when no job is under way any more.
+    idle: Notify,
 }
 
 #[derive(Debug)]
@@ -35,18 +43,18 @@ enum Place {
 
 impl Background {
     pub(crate) fn on_the_spot() -> Self {
-        Self { place: Place::OnTheSpot, jobs: Arc::new(watch::Sender::new(0)) }
+        Self { place: Place::OnTheSpot, jobs: Arc::default() }
     }
 
     /// Leaves the work to a runtime that is there already.
     #[cfg(feature = "testing")]
     pub(crate) fn on(runtime: Handle) -> Self {
-        Self { place: Place::Runtime { runtime, _alive: None }, jobs: Arc::new(watch::Sender::new(0)) }
+        Self { place: Place::Runtime { runtime, _alive: None }, jobs: Arc::default() }
     }
 
     /// Starts the manager's thread, with the watchdog on it.
     pub(crate) fn thread(watchdog: Arc<Watchdog>) -> Result<Self, LockError> {
-        let jobs = Arc::new(watch::Sender::new(0));
+        let jobs = Arc::default();
         let (alive, manager_gone) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -96,12 +104,20 @@ impl Background {
 
     /// Completes when no job is under way.
     pub(crate) async fn idle(&self) {
-        // The sender lives in `self`, so this cannot fail.
-        let _ = self.jobs.subscribe().wait_for(|jobs| *jobs == 0).await;
+        loop {
+            let idle = self.jobs.idle.notified();
+            let mut idle = pin!(idle);
+            // Listen first, then look: a job that ends in between is not missed.
+            idle.as_mut().enable();
+            if self.jobs() == 0 {
+                return;
+            }
+            idle.await;
+        }
     }
 
     pub(crate) fn jobs(&self) -> usize {
-        *self.jobs.borrow()
+        self.jobs.under_way.load(Ordering::Acquire)
     }
 }
 
@@ -118,18 +134,20 @@ async fn serve(watchdog: Arc<Watchdog>, manager_gone: oneshot::Receiver<()>) {
 
 /// Counts one job for as long as it lives, also when its task is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted(Arc<watch::Sender<usize>>);
+pub(crate) struct Counted(Arc<Jobs>);
 
 impl Counted {
-    fn new(jobs: Arc<watch::Sender<usize>>) -> Self {
-        jobs.send_modify(|jobs| *jobs += 1);
+    fn new(jobs: Arc<Jobs>) -> Self {
+        jobs.under_way.fetch_add(1, Ordering::AcqRel);
         Self(jobs)
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.send_modify(|jobs| *jobs = jobs.saturating_sub(1));
+        if self.0.under_way.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.idle.notify_waiters();
+        }
     }
 }
 

@@ -65,9 +65,37 @@ pub(crate) struct Grant {
 struct State {
     phase: Phase,
     /// Who polls a body under this lease: its holder, and re-entrant calls inside.
-    bodies: Vec<Waker>,
+    bodies: Bodies,
     /// The process's turn at the gate, given up with the lease.
     turn: Option<Turn>,
+}
+
+/// Their wakers. There is hardly ever more than one.
+#[derive(Debug, Default)]
+struct Bodies {
+    first: Option<Waker>,
+    more: Vec<Waker>,
+}
+
+impl Bodies {
+    fn add(&mut self, waker: &Waker) {
+        if self.first.iter().chain(&self.more).any(|known| known.will_wake(waker)) {
+            return;
+        }
+        if self.first.is_none() {
+            self.first = Some(waker.clone());
+            return;
+        }
+        // Wakers of steps that are over are woken for nothing at the worst; the newest ones are those that count.
+        if self.more.len() == MOST_WAKERS {
+            self.more.remove(0);
+        }
+        self.more.push(waker.clone());
+    }
+
+    fn wake(self) {
+        self.first.into_iter().chain(self.more).for_each(Waker::wake);
+    }
 }
 
 #[derive(Debug)]
@@ -127,7 +155,7 @@ impl Grant {
                 life: AtomicU64::new(u64::try_from(life.as_nanos()).unwrap_or(u64::MAX)),
                 polling: AtomicUsize::new(0),
                 at_rest: Notify::new(),
-                state: Mutex::new(State { phase: Phase::Held, bodies: Vec::new(), turn }),
+                state: Mutex::new(State { phase: Phase::Held, bodies: Bodies::default(), turn }),
                 lost: Notify::new(),
             }
         })
@@ -202,7 +230,7 @@ impl Grant {
         let (key, cause) = match end {
             End::ByHolder => {
                 state.phase = Phase::Released;
-                state.bodies.clear();
+                state.bodies = Bodies::default();
                 drop(state);
                 self.inner.watchdog.forget(self);
                 return true;
@@ -230,9 +258,7 @@ impl Grant {
             self.inner.release_in_background(request, self.longest_life(), None);
         }
         drop(turn);
-        for body in bodies {
-            body.wake();
-        }
+        bodies.wake();
         self.lost.notify_waiters();
         events::lost(&lost);
         true
@@ -307,14 +333,7 @@ impl Grant {
 
     /// Has the loss wake `waker`, which polls a body.
     pub(crate) fn wake_on_loss(&self, waker: &Waker) {
-        let mut state = self.state();
-        if !state.bodies.iter().any(|known| known.will_wake(waker)) {
-            // Wakers of steps that are over are woken for nothing at the worst; the newest ones are those that count.
-            if state.bodies.len() == MOST_WAKERS {
-                state.bodies.remove(0);
-            }
-            state.bodies.push(waker.clone());
-        }
+        self.state().bodies.add(waker);
     }
 
     /// Counts a step of the body until the guard is dropped.

@@ -251,7 +251,7 @@ impl LockName {
         if key.chars().any(char::is_control) {
             return Err(InvalidKey::new(key, "it has a control character; escape it, or leave it out").into());
         }
-        let full = format!("{}:{key}", namespace.text);
+        let full = [&*namespace.text, ":", key].concat();
         let wire = if full.len() > MAX_NAME { shortened(&full) } else { full };
         if hash_tag(&wire).is_none() && wire.contains('}') {
             return Err(InvalidKey::new(key, "it has a `}` but no hash tag, so its companions would live in another slot of a cluster; remove the brace, or write a whole tag as in `{shop:7}:order`").into());

@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     pub(crate) namespace: Namespace,
     pub(crate) response_timeout: Duration,
     /// `<host>/<pid>` of this process.
-    pub(crate) process: Box<str>,
+    pub(crate) process: Arc<str>,
     closed: AtomicBool,
     /// Told when the manager is closed.
     closing: Notify,

@@ -352,6 +352,8 @@ async fn the_runtime_s_scripts_give_what_they_give_on_real_servers() {
         release(A, "x", "0"),
         release(A, "0", "x"),
         release(B, "0", "0"),
+        ask(&["EVAL", RELEASE, "3", "k", QUEUE, WAITERS, A]),
+        ask(&["EVAL", RELEASE, "3", "k", QUEUE, WAITERS, B]),
         renew(&[(A, "10000")], &["k"]),
         renew(&[(A, "20000")], &["k"]),
         renew(&[(A, "500")], &["k"]),

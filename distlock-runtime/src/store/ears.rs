@@ -7,36 +7,64 @@ use tokio::sync::Notify;
 
 use crate::key::Names;
 
-/// The waiters of one store. In order, so that under a seed all are woken in the same order in each run.
+/// The waiters of one store.
 #[derive(Debug, Default)]
-pub(crate) struct Ears(Mutex<BTreeMap<Arc<str>, Vec<Arc<Notify>>>>);
+pub(crate) struct Ears(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// In order, so that under a seed all are woken in the same order in each run.
+    waiters: BTreeMap<Arc<str>, Vec<Arc<Notify>>>,
+    /// How many wake-ups came for keys that nobody listened for.
+    unheard: u64,
+}
+
+/// A moment between wake-ups. Whoever listens from here on has missed nothing, although most never need to listen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64);
 
 impl Ears {
-    pub(crate) fn listen(self: &Arc<Self>, names: &Arc<Names>) -> Ear {
+    pub(crate) fn mark(&self) -> Mark {
+        Mark(self.lock().unheard)
+    }
+
+    pub(crate) fn listen(self: &Arc<Self>, names: &Arc<Names>, since: Mark) -> Ear {
         let told = Arc::new(Notify::new());
-        let mut ears = self.lock();
+        let mut state = self.lock();
         for name in names.iter() {
-            ears.entry(name.wire.clone()).or_default().push(told.clone());
+            state.waiters.entry(name.wire.clone()).or_default().push(told.clone());
         }
-        drop(ears);
+        if state.unheard != since.0 {
+            told.notify_one();
+        }
+        drop(state);
         Ear { ears: self.clone(), names: names.clone(), told }
     }
 
     /// Wakes the waiters for the key. One that is not waiting right now finds it out when it does. `false`: there is none.
     pub(crate) fn tell(&self, wire: &str) -> bool {
-        let ears = self.lock();
-        let waiters = ears.get(wire);
-        waiters.into_iter().flatten().for_each(|told| told.notify_one());
-        waiters.is_some()
+        let mut state = self.lock();
+        match state.waiters.get(wire) {
+            Some(waiters) => {
+                waiters.iter().for_each(|told| told.notify_one());
+                true
+            }
+            None => {
+                state.unheard += 1;
+                false
+            }
+        }
     }
 
     /// Wakes every waiter.
     pub(crate) fn tell_all(&self) {
-        self.lock().values().flatten().for_each(|told| told.notify_one());
+        let mut state = self.lock();
+        state.unheard += 1;
+        state.waiters.values().flatten().for_each(|told| told.notify_one());
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Vec<Arc<Notify>>>> {
-        // Nothing that can panic runs under the lock, so a poisoned map is still whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock, so a poisoned state is still whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,12 +90,12 @@ impl Ear {
 
 impl Drop for Ear {
     fn drop(&mut self) {
-        let mut ears = self.ears.lock();
+        let waiters_of = &mut self.ears.lock().waiters;
         for name in self.names.iter() {
-            if let Some(waiters) = ears.get_mut(&name.wire) {
+            if let Some(waiters) = waiters_of.get_mut(&name.wire) {
                 waiters.retain(|told| !Arc::ptr_eq(told, &self.told));
                 if waiters.is_empty() {
-                    ears.remove(&name.wire);
+                    waiters_of.remove(&name.wire);
                 }
             }
         }
@@ -87,7 +115,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_waiter_hears_of_each_of_its_keys_and_of_what_was_told_before_it_waited() {
         let ears = Arc::new(Ears::default());
-        let (both, other) = (ears.listen(&names(&["a", "b"])), ears.listen(&names(&["c"])));
+        let begun = ears.mark();
+        let (both, other) = (ears.listen(&names(&["a", "b"]), begun), ears.listen(&names(&["c"]), begun));
         for key in ["distlock:a", "distlock:b"] {
             assert!(ears.tell(key));
             both.told().await;
@@ -98,6 +127,8 @@ mod tests {
         other.told().await;
         drop((both, other));
         assert!(!ears.tell("distlock:a"));
-        assert!(ears.lock().is_empty());
+        // What came before it listened, and after its mark, is not missed.
+        ears.listen(&names(&["a"]), begun).told().await;
+        assert!(ears.lock().waiters.is_empty());
     }
 }

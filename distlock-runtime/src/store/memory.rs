@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::ears::{Ear, Ears};
+use super::ears::{Ear, Ears, Mark};
 use super::{
     Acquire, Acquired, BoxFuture, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError,
     Token,
@@ -145,7 +145,7 @@ impl State {
             return own.fencing_token;
         }
         let fencing_token = self.next_fencing_token();
-        let holder = described(&request.holder);
+        let holder = described(&request.holder.to_string());
         let entry = Entry { token: Some(request.token), fencing_token, expires, since: now, holder };
         self.keys.insert(wire.clone(), entry);
         fencing_token
@@ -203,8 +203,12 @@ impl LockStore for MemoryStore {
         false
     }
 
-    fn listen(&self, names: &Arc<Names>) -> Ear {
-        self.ears.listen(names)
+    fn mark(&self) -> Mark {
+        self.ears.mark()
+    }
+
+    fn listen(&self, names: &Arc<Names>, since: Mark) -> Ear {
+        self.ears.listen(names, since)
     }
 
     fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {

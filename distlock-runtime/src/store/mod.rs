@@ -7,13 +7,14 @@ pub(crate) mod ears;
 pub(crate) mod memory;
 pub(crate) mod redis;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::ears::Ear;
+use self::ears::{Ear, Mark};
 use crate::error::{Config, LockError, Occupant, Permission, Unavailable};
 use crate::key::Names;
 
@@ -47,8 +48,12 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
     /// Whether a key may be handed on inside the process without the store. For one that answers at once, it is not worth it.
     fn hands_on(&self) -> bool;
 
-    /// Where a waiter for these keys is told that one of them may be free. Made before it asks, so that nothing is missed.
-    fn listen(&self, names: &Arc<Names>) -> Ear;
+    /// How far wake-ups have come that nobody listened to. Taken before a question whose answer may make a waiter listen.
+    fn mark(&self) -> Mark;
+
+    /// Where a waiter for these keys is told that one of them may be free. It is told at once if a wake-up came since the
+    /// mark that nobody listened to.
+    fn listen(&self, names: &Arc<Names>, since: Mark) -> Ear;
 
     /// Completes when a key found taken may be free, and at the latest after `at_most`. A hint that grants nothing: the
     /// waiter asks again.
@@ -63,12 +68,28 @@ pub(crate) struct Acquire {
     pub(crate) token: Token,
     /// How long the server keeps the keys.
     pub(crate) expiry: Duration,
-    /// `<host>/<pid> <function>`, for whoever finds a key taken.
-    pub(crate) holder: Arc<str>,
+    pub(crate) holder: Description,
     /// Stand in line if a key is taken. A store without lines, or one that cannot tell yet, leaves it out.
     pub(crate) wait: Option<Waiting>,
     /// How many fencing tokens to reserve for each key, the granted one included.
     pub(crate) reserve: u32,
+}
+
+/// `<host>/<pid> <function>`, for whoever finds a key taken. Written only where it is sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Description {
+    pub(crate) process: Arc<str>,
+    pub(crate) function: Cow<'static, str>,
+}
+
+impl fmt::Display for Description {
+    /// The function's name is one word without control characters.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.process)?;
+        let mut words = self.function.split(|c: char| c.is_whitespace() || c.is_control());
+        f.write_str(words.next().unwrap_or_default())?;
+        words.try_for_each(|word| write!(f, "_{word}"))
+    }
 }
 
 /// A place in the lines of the keys.

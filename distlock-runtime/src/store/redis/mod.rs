@@ -23,10 +23,10 @@ use self::crowd::Crowd;
 use self::listening::Listening;
 use self::scripts::{ACQUIRE, Form, RELEASE, RENEW, TAKE};
 use self::target::Target;
-use super::ears::{Ear, Ears};
+use super::ears::{Ear, Ears, Mark};
 use super::{
-    Acquire, Acquired, BoxFuture, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError,
-    StoreErrorKind, Token,
+    Acquire, Acquired, BoxFuture, Description, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed,
+    StoreError, StoreErrorKind, Token,
 };
 use crate::error::{Holder, Occupant};
 use crate::key::{LockName, Names};
@@ -51,7 +51,7 @@ struct Take {
     names: Arc<Names>,
     token: Token,
     expiry: Duration,
-    holder: Arc<str>,
+    holder: Description,
 }
 
 impl RedisStore {
@@ -116,7 +116,9 @@ impl RedisStore {
                     command.write_arg_fmt(name.gone(token));
                     command.arg(&*name.fence);
                 }
-                command.arg(token).arg(millis(request.expiry)).arg(&*request.holder).arg(request.reserve);
+                command.arg(token).arg(millis(request.expiry));
+                command.write_arg_fmt(&request.holder);
+                command.arg(request.reserve);
                 if let Some((wait, channel)) = &wait {
                     command.arg(millis(wait.life)).arg(wait.ticket.unwrap_or_default()).arg(&**channel);
                 }
@@ -181,7 +183,8 @@ async fn take_together(front: Arc<Connection>, takes: Vec<Take>, limit: Duration
             }
             command.arg(&*fence);
             for take in takes.iter().filter(belongs) {
-                command.arg(take.token.as_str()).arg(millis(take.expiry)).arg(&*take.holder);
+                command.arg(take.token.as_str()).arg(millis(take.expiry));
+                command.write_arg_fmt(&take.holder);
             }
         })
         .await?;
@@ -198,25 +201,37 @@ async fn release_on(
 ) -> Result<Vec<Released>, StoreError> {
     let keys = release_keys(releases);
     let value = RELEASE.run(connection, form, limit, keys, fill_release(releases)).await?;
-    released(value).filter(|answers| answers.len() * RELEASE_KEYS == keys).ok_or_else(|| garbled("release"))
+    let count = releases.iter().map(|release| release.names.len()).sum::<usize>();
+    released(value).filter(|answers| answers.len() == count).ok_or_else(|| garbled("release"))
+}
+
+/// Whether the keys are just deleted and the tokens forgotten, which needs less to be said.
+fn is_plain(releases: &[Release]) -> bool {
+    releases.iter().all(|release| release.keep.is_none() && release.bury.is_none())
 }
 
 fn release_keys(releases: &[Release]) -> usize {
-    releases.iter().map(|release| release.names.len() * RELEASE_KEYS).sum()
+    let keys_of_one = if is_plain(releases) { PLAIN_RELEASE_KEYS } else { RELEASE_KEYS };
+    releases.iter().map(|release| release.names.len() * keys_of_one).sum()
 }
 
 fn fill_release(releases: &[Release]) -> impl Fn(&mut Cmd) {
+    let is_plain = is_plain(releases);
     move |command| {
         for release in releases {
             for name in release.names.iter() {
                 line(command, name);
-                command.write_arg_fmt(name.gone(release.token.as_str()));
+                if !is_plain {
+                    command.write_arg_fmt(name.gone(release.token.as_str()));
+                }
             }
         }
         for release in releases {
             for _ in release.names.iter() {
                 command.arg(release.token.as_str());
-                command.arg(release.keep.map_or(0, millis)).arg(release.bury.map_or(0, millis));
+                if !is_plain {
+                    command.arg(release.keep.map_or(0, millis)).arg(release.bury.map_or(0, millis));
+                }
             }
         }
     }
@@ -249,8 +264,12 @@ impl LockStore for RedisStore {
         true
     }
 
-    fn listen(&self, names: &Arc<Names>) -> Ear {
-        self.ears.listen(names)
+    fn mark(&self) -> Mark {
+        self.ears.mark()
+    }
+
+    fn listen(&self, names: &Arc<Names>, since: Mark) -> Ear {
+        self.ears.listen(names, since)
     }
 
     fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {
@@ -278,6 +297,9 @@ const TAKE_KEYS: usize = 3;
 
 /// How many KEYS the release script takes for each key of a lock.
 const RELEASE_KEYS: usize = 4;
+
+/// The same where nothing is kept or buried.
+const PLAIN_RELEASE_KEYS: usize = 3;
 
 /// A lock key and the keys of its line, as every script that knows the line wants them.
 fn line(command: &mut Cmd, name: &LockName) {

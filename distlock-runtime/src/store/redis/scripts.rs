@@ -78,8 +78,9 @@ impl Script {
 }
 
 fn command(name: &str, script: &str, keys: usize, keys_and_args: impl Fn(&mut Cmd)) -> Cmd {
-    let mut command = redis::cmd(name);
-    command.arg(script).arg(keys);
+    // Room for what nearly every script takes, so that the command does not grow step by step.
+    let mut command = Cmd::with_capacity(6 + keys * 2, script.len() + 64 + keys * 96);
+    command.arg(name).arg(script).arg(keys);
     keys_and_args(&mut command);
     command
 }

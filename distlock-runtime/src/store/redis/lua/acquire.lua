@@ -32,6 +32,20 @@ for i = 1, #KEYS, COMPANIONS do
   untouched = untouched and redis.call('EXISTS', KEYS[i], KEYS[i + 1], KEYS[i + 3]) == 0
 end
 
+if untouched and keys == 1 and ARGV[4] == '1' then
+  -- As texts of 16 digits, in which microseconds are until the year 2286, two numbers compare like texts.
+  local time = redis.call('TIME')
+  local first = time[1] .. string.format('%06d', time[2])
+  local last = redis.pcall('SET', KEYS[5], first, 'GET')
+  if not last or (type(last) == 'string' and #last == 16 and last < first) then
+    redis.call('SET', KEYS[1], token .. ' ' .. first .. ' ' .. ARGV[3] .. ' ' .. first, 'PX', ARGV[2])
+    return tonumber(first)
+  end
+  if type(last) == 'string' then
+    redis.call('SET', KEYS[5], last)
+  end
+end
+
 -- The fencing tokens of the keys that the token has already.
 local own = {}
 if not untouched then

@@ -8,19 +8,26 @@
 -- ARGV[j]      token
 -- ARGV[j + 1]  milliseconds to keep the key taken, owned by nobody; 0 deletes it
 -- ARGV[j + 2]  milliseconds to bury the token; 0 does not
+-- If all keys are deleted and no token is buried, KEYS[i + 3], ARGV[j + 1] and ARGV[j + 2] are left out.
 --
 -- Result       for each key 1 given back, 0 absent, -1 somebody else's
 --
 -- Atomic, and harmless when repeated. The first write of each branch needs no memory (DEL, PEXPIRE, ZREM): a server that
 -- is out of memory refuses a script only at a first write that needs some. A line that cannot be read keeps no lock.
 
-local COMPANIONS = 4
+local companions, arguments = 4, 3
+if #KEYS == #ARGV * 3 then
+  companions, arguments = 3, 1
+end
 
 local answers = {}
 local j = 1
-for i = 1, #KEYS, COMPANIONS do
-  local token, keep, bury = ARGV[j], ARGV[j + 1], ARGV[j + 2]
-  j = j + 3
+for i = 1, #KEYS, companions do
+  local token, keep, bury = ARGV[j], '0', '0'
+  if arguments == 3 then
+    keep, bury = ARGV[j + 1], ARGV[j + 2]
+  end
+  j = j + arguments
   local held = redis.pcall('GET', KEYS[i])
   local free = not held
   local answer = 1

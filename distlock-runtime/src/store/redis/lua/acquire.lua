@@ -112,12 +112,14 @@ for i = 1, #KEYS, COMPANIONS do
 end
 for i = 1, #KEYS, COMPANIONS do
   if own[i] == nil then
-    local first, before = head(i)
-    while first and first ~= token and before == ticket do
-      -- No two waiters of a line have the same ticket: an earlier token of this waiter left it behind.
-      leave(i, first)
-      first, before = head(i)
+    local place = string.format('%.0f', ticket)
+    for _, other in ipairs(ticket ~= 0 and redis.call('ZRANGE', KEYS[i + 1], place, place, 'BYSCORE') or {}) do
+      if other ~= token then
+        -- No two waiters of a line have the same ticket: an earlier token of this waiter left it behind.
+        leave(i, other)
+      end
     end
+    local first, before = head(i)
     if first and first ~= token and (ticket == 0 or before < ticket) then
       blocked = blocked or {i}
     end

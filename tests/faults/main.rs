@@ -8,3 +8,4 @@ mod releases;
 mod renewals;
 mod replies;
 mod support;
+mod waiting;

@@ -55,8 +55,11 @@ impl<'a> Attempt<'a> {
             self.unanswered -= 1;
         }
         self.granted = matches!(answer, Ok(Acquired::Granted(_)));
-        if answer.is_ok() {
-            self.queued = matches!(answer, Ok(Acquired::Held { ticket: Some(_), .. }));
+        match &answer {
+            Ok(Acquired::Granted(_)) => self.queued = false,
+            Ok(Acquired::Held { ticket, .. }) => self.queued = ticket.is_some(),
+            // What stood in line still does.
+            Ok(Acquired::Dead | Acquired::Foreign { .. }) | Err(_) => {}
         }
         if !self.granted && !self.queued && self.unanswered == 0 {
             self.counted = None;

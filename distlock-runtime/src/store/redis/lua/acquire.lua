@@ -148,6 +148,11 @@ if life > 0 then
     ticket = clock()
     for i = 1, #KEYS, COMPANIONS do
       local last = redis.call('ZRANGE', KEYS[i + 1], -1, -1, 'WITHSCORES')
+      while last[2] and tonumber(last[2]) >= 9007199254740991 do
+        -- None of ours, and no double counts on from there.
+        leave(i, last[1])
+        last = redis.call('ZRANGE', KEYS[i + 1], -1, -1, 'WITHSCORES')
+      end
       ticket = math.max(ticket, tonumber(last[2] or '0') + 1)
     end
   end

@@ -19,7 +19,7 @@ pub(crate) const RELEASE: &str = concat!(
 
 pub(crate) type Node = Arc<EmbeddedServer>;
 
-pub(crate) fn ms(millis: u64) -> Duration {
+pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 

@@ -428,3 +428,23 @@ async fn the_wait_is_over_when_its_budget_is_also_with_a_place_in_line() {
         queued(&node, "k", 0).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_late_does_not_put_the_next_question_off() {
+    let node = node();
+    let locks = manager(&node).await;
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    let value = format!("{} 7 elsewhere/1 dead 1", "d".repeat(36));
+    for late in [100, 300, 450] {
+        node.command(&["SET", "distlock:k", &value, "PX", "600"]).unwrap();
+        let begun = Instant::now();
+        // The first answer makes it listen, the second one gives it its place in line.
+        let delayed = node.inject(Match::nth(2).script(ACQUIRE), Fault::DelayReply(ms(late)));
+        let lease = locks.lock("k").ttl(ms(30_000)).wait(ms(60_000)).acquire().await.unwrap();
+        assert_eq!(delayed.hits(), 1);
+        assert!(begun.elapsed() <= ms(620), "{:?} with an answer {late} ms late", begun.elapsed());
+        lease.release().await.unwrap();
+        node.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).unwrap();
+        sleep(ms(10)).await;
+    }
+}

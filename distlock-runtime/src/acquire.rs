@@ -141,7 +141,9 @@ impl Intent {
     /// Waits for the turn for one key.
     async fn queue_at_gate(&self, name: &LockName, budget: &Budget<'_>) -> Result<Option<Turn>, LockError> {
         let gate = &self.inner.gate;
-        let heir = (self.names.len() == 1).then_some(self.plan.ttl);
+        // Without renewal, what it begins with is all that it gets.
+        let may_inherit = self.names.len() == 1 && self.plan.renew_every.is_some();
+        let heir = may_inherit.then_some(self.plan.ttl);
         match gate.enter(&name.wire, heir) {
             Entry::Turn(turn) => Ok(Some(turn)),
             Entry::Queued(turn) => match budget.bound(turn, || matches!(gate.news(&name.wire), News::Asking)).await {

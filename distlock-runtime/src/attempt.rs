@@ -44,7 +44,9 @@ impl<'a> Attempt<'a> {
         self.request.wait = wait;
         let Intent { inner, names, .. } = self.intent;
         let may_be_handed_on = inner.store.hands_on() && names.len() == 1 && inner.gate.is_wanted(&names.first().wire);
-        self.request.reserve = if may_be_handed_on { RESERVED } else { 1 };
+        let reserve = if may_be_handed_on { RESERVED } else { 1 };
+        // An earlier question of this token may have been granted unheard, with as many as it asked for.
+        self.request.reserve = if self.unanswered > 0 { reserve.min(self.request.reserve) } else { reserve };
         // Counted before the send: a future dropped while it waits has an unanswered command.
         self.unanswered += 1;
         self.counted.get_or_insert_with(|| self.intent.inner.background.count());
@@ -53,8 +55,11 @@ impl<'a> Attempt<'a> {
             self.unanswered -= 1;
         }
         self.granted = matches!(answer, Ok(Acquired::Granted(_)));
-        if answer.is_ok() {
-            self.queued = matches!(answer, Ok(Acquired::Held { ticket: Some(_), .. }));
+        match &answer {
+            Ok(Acquired::Granted(_)) => self.queued = false,
+            Ok(Acquired::Held { ticket, .. }) => self.queued = ticket.is_some(),
+            // What stood in line still does.
+            Ok(Acquired::Dead | Acquired::Foreign { .. }) | Err(_) => {}
         }
         if !self.granted && !self.queued && self.unanswered == 0 {
             self.counted = None;

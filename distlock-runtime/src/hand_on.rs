@@ -124,7 +124,12 @@ pub(crate) fn hand_on(grant: &Arc<Grant>, request: &Release, deadline: Moment, t
         let (inner, chain) = (inner.clone(), hand_on.chain.clone());
         let job = async move {
             inner.clock.sleep_until(chain.ends_at).await;
-            let unclaimed = chain.on_its_way().estate.take();
+            let unclaimed = {
+                let mut on_its_way = chain.on_its_way();
+                // Whoever hands on at this very moment finds that nobody looks any more.
+                on_its_way.watched = false;
+                on_its_way.estate.take()
+            };
             drop(unclaimed);
         };
         grant.inner.background.spawn(job);

@@ -10,5 +10,6 @@ mod loss;
 mod managers;
 mod reentrance;
 mod release;
+mod several;
 mod support;
 mod waiting;

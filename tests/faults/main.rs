@@ -4,7 +4,11 @@
 
 mod cancelled;
 mod deadlines;
+mod hand_on;
+mod hostile;
 mod releases;
 mod renewals;
 mod replies;
+mod several;
 mod support;
+mod waiting;

@@ -2,6 +2,7 @@
 //!
 //! Each file is one topic. Without a server these tests are skipped by name; `scripts/test` installs one.
 
+mod hand_on;
 mod loss;
 mod orphans;
 mod outage;
@@ -10,5 +11,7 @@ mod processes;
 mod refusals;
 mod runtimes;
 mod scripts;
+mod several;
 mod support;
+mod waiting;
 mod wire;

@@ -51,3 +51,35 @@ pub(crate) fn cause(error: &LockError) -> LossCause {
         other => panic!("not a lost lease: {other:?}"),
     }
 }
+
+/// The name of what belongs to the line of `key`: `queue` or `waiters`.
+pub(crate) fn companion(key: &str, kind: &str) -> String {
+    format!("{{distlock:{key}}}:{kind}")
+}
+
+/// Waits until so many stand in line.
+pub(crate) async fn queued(server: &Server, key: &str, count: i64) {
+    let queue = companion(key, "queue");
+    until("so many stand in line", ms(3000), || ask(server, &["ZCARD", &queue]).as_int() == Some(count)).await;
+    let known = ask(server, &["HLEN", &companion(key, "waiters")]);
+    assert_eq!(known.as_int(), Some(count), "the queue and the table of waiters differ");
+}
+
+/// Nothing is left but the counter, and what ends by itself within a minute.
+pub(crate) async fn nothing_is_left(server: &Server) {
+    let left = || {
+        let Reply::List(keys) = ask(server, &["KEYS", "*"]) else { panic!("no keys") };
+        let names: Vec<_> = keys.iter().filter_map(Reply::as_text).map(str::to_owned).collect();
+        names.into_iter().filter(|name| name != "{distlock}:fence" && !name.contains(":gone:")).collect::<Vec<_>>()
+    };
+    let begun = Instant::now();
+    while !left().is_empty() {
+        assert!(begun.elapsed() < ms(3000), "left: {:?}", left());
+        tokio::time::sleep(ms(10)).await;
+    }
+    let Reply::List(burials) = ask(server, &["KEYS", "*:gone:*"]) else { panic!("no keys") };
+    for burial in burials.iter().filter_map(Reply::as_text) {
+        let life = ask(server, &["PTTL", burial]).as_int().unwrap();
+        assert!(life != -1 && life <= 60_000, "`{burial}` lives for {life} ms");
+    }
+}

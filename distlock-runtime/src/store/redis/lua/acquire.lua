@@ -84,12 +84,14 @@ if not untouched then
     end
     for i = 1, #KEYS, COMPANIONS do
       if own[i] == nil then
-        local first, before = head(i)
-        while first and first ~= token and before == ticket do
-          -- No two waiters of a line have the same ticket: an earlier token of this waiter left it behind.
-          leave(i, first)
-          first, before = head(i)
+        local place = string.format('%.0f', ticket)
+        for _, other in ipairs(ticket ~= 0 and redis.call('ZRANGE', KEYS[i + 1], place, place, 'BYSCORE') or {}) do
+          if other ~= token then
+            -- No two waiters of a line have the same ticket: an earlier token of this waiter left it behind.
+            leave(i, other)
+          end
         end
+        local first, before = head(i)
         if first and first ~= token and (ticket == 0 or before < ticket) then
           blocked = blocked or {i}
         end
@@ -109,6 +111,11 @@ if not untouched then
           ticket = now
           for i = 1, #KEYS, COMPANIONS do
             local last = redis.call('ZRANGE', KEYS[i + 1], -1, -1, 'WITHSCORES')
+            while last[2] and tonumber(last[2]) >= 9007199254740991 do
+              -- None of ours, and no double counts on from there.
+              leave(i, last[1])
+              last = redis.call('ZRANGE', KEYS[i + 1], -1, -1, 'WITHSCORES')
+            end
             ticket = math.max(ticket, tonumber(last[2] or '0') + 1)
           end
         end

@@ -33,6 +33,8 @@ pub(crate) enum Mutant {
     RenewalRecreates,
     /// One fencing token is reserved, two are used.
     NoReserve,
+    /// A repeat asks for more fencing tokens than the first copy did, and believes that it got them.
+    ReserveOnRepeat,
     /// A hand-on inside the process starts a new deadline.
     FreshDeadline,
     /// A waiter gets a new ticket with every heartbeat.

@@ -144,6 +144,7 @@ pub(crate) fn broken() -> Vec<(Run, &'static str)> {
         (run(Mutant::TimerFromReceipt, 2, 1, &[LateWaiting, LosePush]).limit(2), IDLE),
         (run(Mutant::RenewalRecreates, 2, 1, &[Late]), CLEAN),
         (run(Mutant::NoReserve, 2, 2, &[]).hand_on(), ORDER),
+        (run(Mutant::ReserveOnRepeat, 2, 2, &[Disconnect]).hand_on(), ORDER),
         (run(Mutant::FreshDeadline, 2, 2, &[]).hand_on(), ONE),
         (run(Mutant::TailRequeue, 3, 1, &[]), FAIR),
         (run(Mutant::ForgetTicket, 3, 2, &[LosePush]), LAPSE),

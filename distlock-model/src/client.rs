@@ -230,6 +230,11 @@ impl<const KEYS: usize> HandOff<KEYS> {
         self.end_call(world, i);
     }
 
+    /// Whether it asks for fencing tokens to hand on.
+    pub(crate) fn reserved(&self, client: &Client) -> bool {
+        client.doubt || !self.run.rules.is(Mutant::ReserveOnRepeat)
+    }
+
     pub(crate) fn ticket(&self, client: &Client) -> u8 {
         if self.run.rules.is(Mutant::ForgetTicket) { 0 } else { client.ticket }
     }

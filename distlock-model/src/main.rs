@@ -105,6 +105,9 @@ fn describe(run: &Run) -> String {
     if run.hurried != 0 {
         text += &format!("{} without wait ", run.hurried.count_ones());
     }
+    if run.rules.serve_last {
+        text += "serve last ";
+    }
     if run.rules.reserve > 1 {
         text += "hand-on ";
     }

@@ -135,7 +135,7 @@ impl<const KEYS: usize> HandOff<KEYS> {
             if client.sent.is_none() && !client.renewed {
                 steps.push(Step::Renew(i));
             }
-            if self.run.rules.reserve > 1 && !client.handed && client.calls > 1 {
+            if self.run.rules.reserve > 1 && !client.handed && client.calls > 1 && self.reserved(client) {
                 steps.push(Step::HandOn(i));
             }
         }
@@ -147,10 +147,14 @@ impl<const KEYS: usize> HandOff<KEYS> {
         let Client { wants, hurried, .. } = world.clients[usize::from(token.client)];
         match command {
             Command::Acquire { ticket } => {
+                let mut rules = self.run.rules;
+                if !self.reserved(&world.clients[usize::from(token.client)]) {
+                    rules.reserve = 1;
+                }
                 let ask = Ask { token, wants, ticket, waits: !hurried };
                 let held = world.locks().any(|lock| lock.token == token);
                 let queued = world.entries().find(|entry| entry.token == token).map(|entry| entry.ticket);
-                let (answer, pushed) = world.server.acquire(&self.run.rules, ask, listening);
+                let (answer, pushed) = world.server.acquire(&rules, ask, listening);
                 if matches!(answer, Answer::Granted { .. }) && !held {
                     let first = world.clients[usize::from(token.client)].first;
                     // The place it had, whatever ticket a broken rule makes it send.

@@ -33,6 +33,8 @@ pub(crate) enum Mutant {
     RenewalRecreates,
     /// One fencing token is reserved, two are used.
     NoReserve,
+    /// A repeat asks for more fencing tokens than the first copy did, and believes that it got them.
+    ReserveOnRepeat,
     /// A hand-on inside the process starts a new deadline.
     FreshDeadline,
     /// A waiter gets a new ticket with every heartbeat.
@@ -72,6 +74,9 @@ pub(crate) struct Rules {
     pub(crate) renew_ttl: u8,
     /// Fencing tokens reserved with each grant.
     pub(crate) reserve: u8,
+    /// An acquisition passes the turn on after it has queued instead of before it looks whether somebody is before it.
+    /// One more round trip behind an entry that nobody listens for; nothing else.
+    pub(crate) serve_last: bool,
     pub(crate) mutant: Mutant,
 }
 
@@ -86,6 +91,7 @@ impl Default for Rules {
             copies: 4,
             renew_ttl: 3,
             reserve: 1,
+            serve_last: false,
             mutant: Mutant::None,
         }
     }

@@ -60,6 +60,11 @@ impl Run {
         self
     }
 
+    fn serve_last(mut self) -> Run {
+        self.rules.serve_last = true;
+        self
+    }
+
     fn short_renewals(mut self) -> Run {
         self.rules.renew_ttl = 1;
         self
@@ -97,6 +102,12 @@ pub(crate) fn sound() -> Vec<Run> {
         Run::new(Quick, 3, 2, 0).hurried(0b001),
         Run::new(Quick, 3, 1, 1).hurried(0b001),
         Run::new(Quick, 2, 1, 2).hurried(0b001),
+        Run::new(Quick, 2, 1, 2).serve_last(),
+        Run::new(Quick, 3, 1, 1).serve_last(),
+        Run::new(Full, 3, 1, 1).hurried(0b001).serve_last(),
+        Run::new(Full, 3, 2, 0).serve_last(),
+        Run::new(Full, 2, 2, 1).hand_on().serve_last(),
+        Run::new(Full, 3, 1, 1).wants([0b11, 0b01, 0b10]).serve_last(),
         Run::new(Quick, 2, 1, 0).wants([0b11, 0b01, 0]),
         Run::new(Quick, 3, 1, 0).wants([0b11, 0b01, 0b10]),
         Run::new(Quick, 3, 1, 0).wants([0b11, 0b11, 0b01]),
@@ -144,6 +155,7 @@ pub(crate) fn broken() -> Vec<(Run, &'static str)> {
         (run(Mutant::TimerFromReceipt, 2, 1, &[LateWaiting, LosePush]).limit(2), IDLE),
         (run(Mutant::RenewalRecreates, 2, 1, &[Late]), CLEAN),
         (run(Mutant::NoReserve, 2, 2, &[]).hand_on(), ORDER),
+        (run(Mutant::ReserveOnRepeat, 2, 2, &[Disconnect]).hand_on(), ORDER),
         (run(Mutant::FreshDeadline, 2, 2, &[]).hand_on(), ONE),
         (run(Mutant::TailRequeue, 3, 1, &[]), FAIR),
         (run(Mutant::ForgetTicket, 3, 2, &[LosePush]), LAPSE),

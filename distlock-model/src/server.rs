@@ -112,7 +112,9 @@ impl<const KEYS: usize> Server<KEYS> {
         let mut pushed = 0;
         let mut mine = true;
         for key in wanted(&mut self.keys, wants) {
-            if key.lock.is_none() {
+            if key.lock.is_none() && rules.serve_last {
+                key.clear_head(token, ticket);
+            } else if key.lock.is_none() {
                 pushed |= key.serve(rules, limit, listening, !rules.is(Mutant::ServeOnlyOnRelease));
             }
             let before = |entry: &Entry| entry.token != token && entry.life > 0 && entry.ticket < limit;
@@ -121,10 +123,16 @@ impl<const KEYS: usize> Server<KEYS> {
         if mine {
             return (Answer::Granted { fence: self.take(rules, token, wants, ticket) }, pushed);
         }
+        let ticket = if waits { self.enqueue(rules, token, wants, ticket) } else { ticket };
+        if rules.serve_last {
+            let own_turn = |key: &Key| key.queue.first().is_some_and(|head| head.token == token);
+            for key in wanted(&mut self.keys, wants).filter(|key| key.lock.is_none() && !own_turn(key)) {
+                pushed |= key.serve(rules, u8::MAX, listening, true);
+            }
+        }
         if !waits {
             return (Answer::Busy, pushed);
         }
-        let ticket = self.enqueue(rules, token, wants, ticket);
         let until = |key: &Key| match key.lock {
             Some(lock) => lock.left,
             None => key.queue.first().filter(|head| head.token != token).map_or(0, |head| head.life),
@@ -273,6 +281,14 @@ impl Key {
             return client & listening;
         }
         0
+    }
+
+    /// Drops the dead from the head, and what an earlier token of this waiter left there.
+    fn clear_head(&mut self, token: Token, ticket: u8) {
+        let is_rest = |head: &&Entry| head.life == 0 || (head.token != token && head.ticket == ticket);
+        while self.queue.first().filter(is_rest).is_some() {
+            self.queue.remove(0);
+        }
     }
 
     fn leave(&mut self, rules: &Rules, token: Token) {

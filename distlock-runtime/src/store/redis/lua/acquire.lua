@@ -48,6 +48,7 @@ end
 
 -- The fencing tokens of the keys that the token has already.
 local own = {}
+local queued = false
 if not untouched then
   local owned, blocked = 0, nil
   for i = 1, #KEYS, COMPANIONS do
@@ -142,11 +143,7 @@ if not untouched then
         string.format('%.0f', now), string.format('%.0f', ticket),
       }
     end
-    if ticket ~= 0 then
-      for i = 1, #KEYS, COMPANIONS do
-        leave(i, token)
-      end
-    end
+    queued = ticket ~= 0
   end
 end
 
@@ -179,6 +176,13 @@ for i = 1, #KEYS, COMPANIONS do
       end
     end
     own[i] = -first
+  end
+end
+if queued then
+  -- After a write that needs memory: a server that has none refuses the whole script.
+  for i = 1, #KEYS, COMPANIONS do
+    redis.call('ZREM', KEYS[i + 1], token)
+    redis.call('HDEL', KEYS[i + 2], token)
   end
 end
 local answer = {'granted'}

@@ -39,7 +39,7 @@ pub use distlock_macros::distributed_lock;
 pub use distlock_runtime::{
     AsLockManager, Builder, Busy, Closed, Config, Holder, InvalidKey, KeySegment, Lease, LeaseHandle, Lock, LockError,
     LockKey, LockManager, Locked, LossCause, Lost, NoQuorum, NotConfigured, Outcome, Permission, Reentrant, Release,
-    Renew, Scope, Shutdown, Unavailable, Wait, current, init, scope,
+    Renew, Scope, Several, Shutdown, Unavailable, Wait, current, init, scope,
 };
 
 /// What the attribute's expansion names. Not for use by hand: it changes with the macro.

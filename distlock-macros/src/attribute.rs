@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
-use syn::{Expr, ExprClosure, ExprPath, Lit, LitStr, Pat, Path, ReturnType, Token};
+use syn::punctuated::Punctuated;
+use syn::{Expr, ExprPath, Lit, LitStr, Pat, Path, Token};
 
 use crate::diagnostics::{Errors, nearest};
-use crate::{duration, options, valid};
+use crate::lints::Lint;
+use crate::options;
+use crate::source::{self, Source};
+use crate::values::{after, choose, handler, is_quoted, refused, text_of, time, word};
 
 /// An option with the token that names it, which is where contradictions are shown.
 pub(crate) struct Given<T> {
@@ -20,18 +24,24 @@ pub(crate) struct Given<T> {
 
 #[derive(Default)]
 pub(crate) struct Options {
-    pub(crate) key: Option<Given<LitStr>>,
+    /// `key`, `keys` or typed locks; the name of typed ones is that of the first.
+    pub(crate) source: Option<Given<Source>>,
+    pub(crate) label: Option<Given<LitStr>>,
     pub(crate) ttl: Option<Given<Time>>,
     pub(crate) wait: Option<Given<Wait>>,
     pub(crate) renew: Option<Given<Renew>>,
     pub(crate) max_hold: Option<Given<Time>>,
     pub(crate) min_hold: Option<Given<Time>>,
+    pub(crate) after_ok: Option<Given<After>>,
+    pub(crate) after_err: Option<Given<After>>,
     pub(crate) reentrant: Option<Given<bool>>,
     pub(crate) on_busy: Option<Given<Refused>>,
     pub(crate) on_error: Option<Given<Refused>>,
     pub(crate) on_lost: Option<Given<OnLost>>,
     pub(crate) lease: Option<Given<Ident>>,
     pub(crate) manager: Option<Given<Expr>>,
+    pub(crate) map_err: Option<Given<ExprPath>>,
+    pub(crate) allowed: Vec<Lint>,
     pub(crate) krate: Option<Given<Path>>,
     /// The names that were written, also of options whose value was refused: a missing one is not reported beside that.
     seen: Vec<String>,
@@ -56,6 +66,12 @@ pub(crate) enum Renew {
     Auto,
     Off,
     Every(Time),
+}
+
+/// What becomes of the key when the body has ended.
+pub(crate) enum After {
+    Release,
+    Keep(Time),
 }
 
 /// What a call gives that did not get its lock.
@@ -123,28 +139,46 @@ impl Options {
 
     /// One option up to its comma.
     fn item(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
-        if !input.peek(Ident::peek_any) || is_typed_lock(input) {
+        if !input.peek(Ident::peek_any) || source::is_typed(input) {
             return self.unnamed(input, errors);
         }
         let name = input.call(Ident::parse_any)?;
         let text = name.to_string();
         if !options::is_known(&text) {
             options::refuse(&name, errors);
-            // `keys` and typed locks stand where the key would.
-            self.seen.push(
-                if text == "keys" || nearest(&text, ["key"]).is_some() || text == "convert" || text == "name" {
-                    "key".to_owned()
-                } else {
-                    text
-                },
-            );
+            // A word that was meant to be the key stands where the key would.
+            self.seen.push(if nearest(&text, ["key", "keys"]).is_some() || text == "convert" || text == "name" {
+                "key".to_owned()
+            } else {
+                text
+            });
             return skip_item(input);
         }
-        if self.was_written(&text) {
+        let is_typed = matches!(self.source, Some(Given { value: Source::Typed(_), .. }));
+        if self.was_written(&text) && text != "allow" && !is_typed {
             errors.at(name.span(), format!("option `{text}` is given twice"));
             return skip_item(input);
         }
+        if text == "key" || text == "keys" {
+            if self.was_written("key") {
+                errors.at(
+                    name.span(),
+                    "the lock has its key already; write several as `keys = [\"order:{order}\", \"user:{user}\"]`",
+                );
+                return skip_item(input);
+            }
+            self.seen.push("key".to_owned());
+        }
         self.seen.push(text.clone());
+        if input.peek(syn::token::Paren) && (text == "keys" || text == "allow") {
+            let TokenTree::Group(arguments) = input.parse()? else { return Ok(()) };
+            if text == "keys" {
+                self.source = source::for_each(&arguments, errors).map(|value| Given { name, value });
+            } else {
+                self.allow(&arguments, errors);
+            }
+            return Ok(());
+        }
         let colon = input.span();
         if input.peek(Token![:]) && !input.peek(Token![::]) {
             input.parse::<Token![:]>()?;
@@ -173,12 +207,27 @@ impl Options {
         }
     }
 
+    /// `allow(LINT, …)`.
+    fn allow(&mut self, arguments: &Group, errors: &mut Errors) {
+        let names = Punctuated::<Path, Token![,]>::parse_terminated.parse2(arguments.stream());
+        match names {
+            Ok(names) => self.allowed.extend(names.iter().filter_map(|name| Lint::named(name, errors))),
+            Err(error) => errors.at(error.span(), "`allow(..)` takes names of lints, as in `allow(literal_arg_name)`"),
+        }
+    }
+
     /// What does not begin with the name of an option.
     fn unnamed(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let has_key = self.was_written("key");
         self.seen.push("key".to_owned());
-        if input.peek(syn::token::Bracket) || input.peek(Ident::peek_any) || input.peek(Token![::]) {
-            let tokens = take_item(input)?;
-            options::not_yet(tokens, "a typed lock", "write `key = \"order:{id}\"`", errors);
+        if source::is_typed(input) {
+            match source::typed(take_item(input)?) {
+                Ok((place, _)) if has_key => {
+                    errors.at(place, "the lock has its key already; write several typed locks as `[OneLock { .. }, OtherLock { .. }]`");
+                }
+                Ok((place, value)) => self.source = Some(Given { name: Ident::new("key", place), value }),
+                Err(error) => errors.at(error.span(), error),
+            }
         } else if let Ok(literal) = input.fork().parse::<LitStr>() {
             input.parse::<LitStr>()?;
             errors.on(&literal, format!("options are named; write `key = {}`", literal.to_token_stream()));
@@ -192,7 +241,19 @@ impl Options {
 
     fn set(&mut self, name: Ident, text: &str, value: Expr, errors: &mut Errors) {
         match text {
-            "key" => self.key = template(&value, errors).map(|value| Given { name, value }),
+            "key" => self.source = source::one(value, errors).map(|value| Given { name, value }),
+            "keys" => self.source = source::several(value, errors).map(|value| Given { name, value }),
+            "label" => self.label = label(value, errors).map(|value| Given { name, value }),
+            "after_ok" => self.after_ok = after(text, value, errors).map(|value| Given { name, value }),
+            "after_err" => self.after_err = after(text, value, errors).map(|value| Given { name, value }),
+            "map_err" => match value {
+                Expr::Path(path) => self.map_err = Some(Given { name, value: path }),
+                other => errors.on(
+                    other,
+                    "`map_err` takes the path of a function from `LockError` to the error of this function, as in `map_err = AppError::from_lock`",
+                ),
+            },
+            "allow" => errors.at(name.span(), "write `allow(literal_arg_name)`, without `=`"),
             "ttl" => self.ttl = time(text, value, errors).map(|value| Given { name, value }),
             "max_hold" => self.max_hold = time(text, value, errors).map(|value| Given { name, value }),
             "min_hold" => self.min_hold = time(text, value, errors).map(|value| Given { name, value }),
@@ -277,17 +338,6 @@ impl Options {
     }
 }
 
-/// Whether the next item has the form of a typed lock: a path that is followed by no `=`.
-fn is_typed_lock(input: ParseStream<'_>) -> bool {
-    let fork = input.fork();
-    let Ok(name) = fork.call(Ident::parse_any) else { return false };
-    fork.peek(Token![::]) || fork.peek(syn::token::Brace) || (starts_upper(&name.to_string()) && !fork.peek(Token![=]))
-}
-
-fn starts_upper(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_uppercase())
-}
-
 /// Whether an option seems to begin here.
 fn starts_item(input: ParseStream<'_>) -> bool {
     let fork = input.fork();
@@ -311,6 +361,10 @@ fn take_item(input: ParseStream<'_>) -> syn::Result<TokenStream> {
 fn example(option: &str) -> &'static str {
     match option {
         "key" => "\"order:{id}\"",
+        "keys" => "[\"order:{order}\", \"user:{user}\"]",
+        "label" => "\"order\"",
+        "after_ok" | "after_err" => "keep(\"24h\")",
+        "map_err" => "AppError::from_lock",
         "ttl" | "max_hold" | "min_hold" | "wait" => "\"5s\"",
         "renew" => "auto",
         "on_lost" => "cancel",
@@ -322,161 +376,30 @@ fn example(option: &str) -> &'static str {
     }
 }
 
+/// What the lock is called in metrics and events: the same for all calls.
+fn label(value: Expr, errors: &mut Errors) -> Option<LitStr> {
+    let Expr::Lit(syn::ExprLit { lit: Lit::Str(label), .. }) = value else {
+        errors.on(value, "`label` takes a string literal such as `\"order\"`, the same for all calls");
+        return None;
+    };
+    let text = label.value();
+    let problem = if text.trim().is_empty() {
+        "the label is empty; write what the lock is called in metrics, as in `\"order\"`"
+    } else if text.contains(char::is_control) {
+        "a control character is not allowed in a label; leave it out"
+    } else if text.replace("{}", "").contains(['{', '}']) {
+        "a label is the same for all calls, so that metrics stay few; write it without placeholders, as in `\"order\"`"
+    } else {
+        return Some(label);
+    };
+    errors.on(label, problem);
+    None
+}
+
 /// What a fragment of `macro_rules!` stands in is invisible to the user, so it is to us.
 pub(crate) fn ungroup(mut expr: Expr) -> Expr {
     while let Expr::Group(group) = expr {
         expr = *group.expr;
     }
     expr
-}
-
-/// What a string literal says.
-fn text_of(value: &Expr) -> Option<String> {
-    match value {
-        Expr::Lit(literal) => match &literal.lit {
-            Lit::Str(text) => Some(text.value()),
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// Reports one of the words of an option that stands in quotes.
-fn is_quoted(option: &str, value: &Expr, words: &[&str], errors: &mut Errors) -> bool {
-    let quoted = text_of(value).filter(|text| words.contains(&text.as_str()));
-    if let Some(text) = &quoted {
-        errors.on(value, format!("write `{option} = {text}` without quotes"));
-    }
-    quoted.is_some()
-}
-
-/// What the examples call the argument of an option's closure.
-fn parameter(option: &str) -> &'static str {
-    match option {
-        "on_busy" => "busy",
-        "on_lost" => "lost",
-        _ => "err",
-    }
-}
-
-fn word(value: &Expr) -> Option<String> {
-    match value {
-        Expr::Path(path) => path.path.get_ident().map(Ident::to_string),
-        _ => None,
-    }
-}
-
-fn template(value: &Expr, errors: &mut Errors) -> Option<LitStr> {
-    match value {
-        Expr::Lit(literal) => match &literal.lit {
-            Lit::Str(template) if template.suffix().is_empty() => return Some(template.clone()),
-            _ => errors.on(literal, "`key` must be a string literal such as `\"order:{id}\"`"),
-        },
-        Expr::Path(_) | Expr::Field(_) => {
-            let source = value.to_token_stream().to_string().replace(' ', "");
-            errors.on(value, format!("`key` takes a template; write `key = \"{{{source}}}\"`"));
-        }
-        computed => {
-            let template = formatted(computed).unwrap_or_else(|| "\"order:{id}\"".to_owned());
-            options::not_yet(computed, "a computed key", &format!("write a template such as `{template}`"), errors);
-        }
-    }
-    None
-}
-
-/// The template of `format!("TEMPLATE")`, if it stands there alone.
-fn formatted(computed: &Expr) -> Option<String> {
-    let Expr::Macro(call) = computed else { return None };
-    call.mac.parse_body::<LitStr>().ok().map(|template| template.to_token_stream().to_string())
-}
-
-const WAIT_OF_ZERO: &str = "`0` has no unit; leave `wait` out for one try";
-
-fn time(option: &str, value: Expr, errors: &mut Errors) -> Option<Time> {
-    let literal = match value {
-        Expr::Lit(literal) => literal.lit,
-        Expr::Path(path) if path.path.segments.last().is_some_and(|last| is_upper_case(&last.ident)) => {
-            return Some(Time::Constant(Expr::Path(path)));
-        }
-        Expr::Unary(ref negative) if matches!((&negative.op, &*negative.expr), (syn::UnOp::Neg(_), Expr::Lit(_))) => {
-            errors.on(value, format!("`{option}` is negative; write a duration such as `\"5s\"`"));
-            return None;
-        }
-        computed => return Some(Time::Computed(computed)),
-    };
-    match literal {
-        Lit::Str(text) => match duration::parse(&text.value()) {
-            Ok(duration) => return Some(Time::Literal(duration, text)),
-            Err(_) if option == "wait" && text.value().trim() == "0" => errors.on(text, WAIT_OF_ZERO),
-            Err(problem) if matches!(option, "ttl" | "min_hold") && duration::is_in_days(&text.value()) => {
-                errors.on(text, format!("{problem}, and at most `{}`", duration::show(valid::MAX_TTL)));
-            }
-            Err(problem) => errors.on(text, problem),
-        },
-        Lit::Int(number) if option == "wait" && number.base10_digits() == "0" => errors.on(number, WAIT_OF_ZERO),
-        Lit::Int(number) if number.suffix().is_empty() => errors.on(&number, duration::no_unit(number.base10_digits())),
-        Lit::Int(_) | Lit::Float(_) => {
-            let text = literal.to_token_stream().to_string();
-            errors.on(
-                literal,
-                format!("`{text}` is not a duration; write it as a string of whole numbers, as in `\"5s\"`"),
-            );
-        }
-        other => errors.on(other, format!("`{option}` takes a duration such as `\"5s\"`")),
-    }
-    None
-}
-
-fn is_upper_case(name: &Ident) -> bool {
-    let text = name.unraw().to_string();
-    text.chars().any(char::is_uppercase) && !text.chars().any(char::is_lowercase)
-}
-
-fn refused(option: &str, value: Expr, errors: &mut Errors) -> Option<Refused> {
-    match (word(&value).as_deref(), value) {
-        (Some("error"), _) => Some(Refused::Error),
-        (Some("skip"), _) => Some(Refused::Skip),
-        (_, Expr::Closure(closure)) => handler(option, closure, errors).map(Refused::Closure),
-        (_, value) => {
-            let closure = format!("a closure such as `|{}| EXPR`", parameter(option));
-            choose(option, &value, &["error", "skip"], &closure, errors)
-        }
-    }
-}
-
-fn handler(option: &str, closure: ExprClosure, errors: &mut Errors) -> Option<Box<Handler>> {
-    let plain = format!("is a plain closure; write `|{}| EXPR`", parameter(option));
-    let problem = if closure.asyncness.is_some() {
-        "is pasted into the async function, so `.await` works in it; leave out `async`"
-    } else if !matches!(closure.output, ReturnType::Default) {
-        "gives what the function gives; leave out its return type"
-    } else if closure.inputs.len() != 1 {
-        "takes one argument; write `|_| EXPR` if you do not need it"
-    } else if closure.capture.is_some() {
-        "is pasted into the function, so it captures nothing; leave out `move`"
-    } else if closure.constness.is_some() || closure.lifetimes.is_some() {
-        plain.as_str()
-    } else {
-        let pattern = closure.inputs.into_iter().next()?;
-        return Some(Box::new(Handler { span: closure.inputs_begin.span, pattern, body: *closure.body }));
-    };
-    errors.on(closure, format!("the closure of `{option}` {problem}"));
-    None
-}
-
-/// Reports a value that is none of those that the option takes.
-fn choose<T>(option: &str, value: &Expr, words: &[&str], more: &str, errors: &mut Errors) -> Option<T> {
-    if is_quoted(option, value, words, errors) {
-        return None;
-    }
-    let near = word(value).and_then(|given| nearest(&given, words.iter().copied()));
-    let mut choice: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
-    choice.extend((!more.is_empty()).then(|| more.to_owned()));
-    let last = choice.pop().unwrap_or_default();
-    let choice = if choice.is_empty() { last } else { format!("{} or {last}", choice.join(", ")) };
-    match near {
-        Some(near) => errors.on(value, format!("`{option}` takes {choice}; did you mean `{near}`?")),
-        None => errors.on(value, format!("`{option}` takes {choice}")),
-    }
-    None
 }

@@ -28,6 +28,7 @@
 //! written beside the function, because other attributes may emit it twice.
 
 mod body;
+mod key;
 mod policies;
 mod settings;
 mod types;
@@ -39,11 +40,11 @@ use syn::spanned::Spanned;
 use syn::{Lifetime, Type};
 
 use crate::attribute::{Given, Options};
+use crate::key::Key;
 use crate::shape::{Body, Function};
-use crate::template::{Integer, Part, Spec, Template};
 
-pub(crate) fn expand(options: &Options, function: &Function, template: &Template) -> TokenStream {
-    let expansion = Expansion { options, function, template, private: private(options, Span::mixed_site()) };
+pub(crate) fn expand(options: &Options, function: &Function, key: &Key<'_>) -> TokenStream {
+    let expansion = Expansion { options, function, key, private: private(options, Span::mixed_site()) };
     let Function { attrs, vis, default, sig, block, body, .. } = function;
     let mut tokens = quote!(#(#attrs)* #vis #default #sig);
     let statements = match body {
@@ -76,7 +77,7 @@ const IMPORTED: &str = "__distlock_private";
 struct Expansion<'a> {
     options: &'a Options,
     function: &'a Function,
-    template: &'a Template,
+    key: &'a Key<'a>,
     private: TokenStream,
 }
 
@@ -96,8 +97,8 @@ impl Expansion<'_> {
             quote_spanned!(Span::mixed_site()=> use #path::__private as #private;)
         });
         let checks = self.checks();
-        let hint = self.hint();
-        let key_value = self.key();
+        let hints = self.hints();
+        let key_statement = self.key(&key);
         let settings_value = self.settings();
         let manager_value = self.manager();
         let policies_value = self.policies(&spec);
@@ -127,8 +128,8 @@ impl Expansion<'_> {
         quote_spanned! {Span::mixed_site()=>
             #import
             #checks
-            #hint
-            let #key = #key_value;
+            #hints
+            #key_statement
             let #settings = #settings_value;
             let #manager = #manager_value;
             let #spec = #spec_value;
@@ -136,83 +137,6 @@ impl Expansion<'_> {
             #begin
             #result
         }
-    }
-
-    /// A name in the template that is no argument, shown by the compiler inside the literal. Arguments are hidden by a
-    /// wrapper that can always be shown, so that nothing else fails here. Should the name exist after all, as a static
-    /// in lower case, the question for a type that nothing answers fails the build.
-    fn hint(&self) -> Option<TokenStream> {
-        if !self.template.left_to_rustc {
-            return None;
-        }
-        let p = &self.private;
-        let literal = &self.template.literal;
-        let shown = self
-            .function
-            .bindings
-            .iter()
-            .filter(|binding| self.template.mentions.contains(&binding.ident.unraw().to_string()))
-            .map(|binding| {
-                let cfgs = &binding.cfgs;
-                let ident = &binding.ident;
-                quote_spanned!(Span::mixed_site()=> #(#cfgs)* let #ident = #p::Shown;)
-            });
-        Some(quote_spanned! {Span::mixed_site()=>
-            if false {
-                #(#shown)*
-                let _ = #p::core::format_args!(#literal);
-                #p::placeholder_is_no_argument();
-            }
-        })
-    }
-
-    fn key(&self) -> TokenStream {
-        let p = &self.private;
-        let separators = &self.template.separators;
-        let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators));
-        for part in &self.template.parts {
-            chain.extend(match part {
-                Part::Literal(text) => quote_spanned!(Span::mixed_site()=> .literal(#text)),
-                Part::Value(placeholder)
-                    if placeholder.tokens.is_empty()
-                        || (self.template.left_to_rustc && !self.is_argument(&placeholder.source)) =>
-                {
-                    TokenStream::new()
-                }
-                Part::Value(placeholder) => {
-                    let (source, tokens) = (&placeholder.source, &placeholder.tokens);
-                    let span = Span::mixed_site().located_at(placeholder.span);
-                    match placeholder.spec {
-                        Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens)),
-                        Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens)),
-                        Spec::Integer(format) => {
-                            let format = self.integer_format(format);
-                            quote_spanned!(span=> .integer(#source, &#tokens, #format))
-                        }
-                    }
-                }
-            });
-        }
-        quote_spanned!(Span::mixed_site()=> #chain.finish())
-    }
-
-    fn is_argument(&self, source: &str) -> bool {
-        self.function.binding(source).is_some() || source.starts_with(char::is_uppercase)
-    }
-
-    fn integer_format(&self, Integer { prefix, width, radix }: Integer) -> TokenStream {
-        let p = &self.private;
-        let radix = Ident::new(
-            match radix {
-                None => "Decimal",
-                Some('x') => "LowerHex",
-                Some('X') => "UpperHex",
-                Some('o') => "Octal",
-                Some(_) => "Binary",
-            },
-            Span::mixed_site(),
-        );
-        quote_spanned!(Span::mixed_site()=> #p::IntegerFormat { radix: #p::Radix::#radix, width: #width, prefix: #prefix })
     }
 
     fn manager(&self) -> TokenStream {
@@ -232,7 +156,7 @@ impl Expansion<'_> {
     fn spec(&self) -> TokenStream {
         let p = &self.private;
         let name = self.function.sig.ident.unraw().to_string();
-        let (template, label) = (self.template.literal.value(), &self.template.label);
+        let Key { text: template, label, .. } = self.key;
         quote_spanned! {Span::mixed_site()=>
             const {
                 &#p::Spec {

@@ -1,6 +1,8 @@
 //! Whether a name stands free in the tokens of an expression, so that it means what it means around it. Where that is not
 //! certain, because the name may be bound on the way or stands in a macro that is not known, the answer is no.
 
+use std::collections::BTreeSet;
+
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use syn::ext::IdentExt;
 
@@ -119,6 +121,20 @@ fn captures(name: &str, text: &str) -> bool {
         let end = placeholder.find([':', '}']).unwrap_or(placeholder.len());
         placeholder[..end].trim() == name
     })
+}
+
+/// Every identifier of the tokens, and every literal that could be a format string.
+pub(crate) fn names_in(tokens: &TokenStream, names: &mut BTreeSet<String>, texts: &mut Vec<String>) {
+    for token in tokens.clone() {
+        match token {
+            TokenTree::Ident(ident) => {
+                names.insert(ident.unraw().to_string());
+            }
+            TokenTree::Group(group) => names_in(&group.stream(), names, texts),
+            TokenTree::Literal(literal) => texts.extend(Some(literal.to_string()).filter(|text| text.contains('{'))),
+            TokenTree::Punct(_) => {}
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The attribute macro of distlock. Use it through the crate `distlock`, which re-exports it and documents it.
 //!
-//! The stages are parse (`attribute`, `template`, `duration`, `shape`), check (`valid`) and expand
+//! The stages are parse (`attribute`, `source`, `values`, `duration`, `shape`, `key`, `template`), check (`valid`,
+//! `lints`) and expand
 //! (`expand`, the only one that writes code). What stands beside an error is `fallback`'s.
 
 mod attribute;
@@ -9,12 +10,16 @@ mod duration;
 mod expand;
 mod fallback;
 mod free;
+mod key;
+mod lints;
 mod options;
 mod shape;
+mod source;
 mod template;
 #[cfg(test)]
 mod tests;
 mod valid;
+mod values;
 
 /// Makes an `async fn` exclusive across every process that shares a lock service.
 ///
@@ -117,10 +122,10 @@ fn distributed_lock_tokens(
     let Some(function) = shape::parse(item.clone(), &mut errors) else {
         return fallback::beside(errors, item);
     };
-    let template = template::parse(&options, &function, &mut errors);
-    valid::check(&options, &function, &mut errors);
-    match template {
-        Some(template) if errors.is_empty() => expand::expand(&options, &function, &template),
+    let key = key::read(&options, &function, &mut errors);
+    valid::check(&options, &function, key.as_ref(), &mut errors);
+    match key {
+        Some(key) if errors.is_empty() => expand::expand(&options, &function, &key),
         _ => fallback::beside(errors, item),
     }
 }

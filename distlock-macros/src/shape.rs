@@ -48,6 +48,9 @@ pub(crate) struct Binding {
     pub(crate) ident: Ident,
     /// The `cfg`s of its argument.
     pub(crate) cfgs: Vec<Attribute>,
+    /// Of an argument that is bound as a whole.
+    #[allow(dead_code, reason = "the next commit reads it")]
+    pub(crate) ty: Option<Type>,
 }
 
 impl Function {
@@ -98,14 +101,22 @@ pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> 
     let mut destructured_away = false;
     for argument in &raw.sig.inputs {
         match argument {
-            FnArg::Receiver(receiver) => bindings
-                .push(Binding { ident: Ident::new("self", receiver.self_token.span), cfgs: cfgs(&receiver.attrs) }),
+            FnArg::Receiver(receiver) => bindings.push(Binding {
+                ident: Ident::new("self", receiver.self_token.span),
+                cfgs: cfgs(&receiver.attrs),
+                ty: None,
+            }),
             FnArg::Typed(argument) => {
                 let mut names = Vec::new();
                 bound_names(&argument.pat, &mut names);
                 destructured_away |=
                     matches!(body, Body::Boxed(_)) && names.iter().any(|name| name.to_string().starts_with("__arg"));
-                bindings.extend(names.into_iter().map(|ident| Binding { ident, cfgs: cfgs(&argument.attrs) }));
+                let whole = matches!(*argument.pat, Pat::Ident(_));
+                bindings.extend(names.into_iter().map(|ident| Binding {
+                    ident,
+                    cfgs: cfgs(&argument.attrs),
+                    ty: whole.then(|| Type::clone(&argument.ty)),
+                }));
             }
         }
     }
@@ -225,7 +236,7 @@ fn cfgs(attrs: &[Attribute]) -> Vec<Attribute> {
     attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect()
 }
 
-fn bound_names(pattern: &Pat, names: &mut Vec<Ident>) {
+pub(crate) fn bound_names(pattern: &Pat, names: &mut Vec<Ident>) {
     match pattern {
         Pat::Ident(pattern) => {
             names.push(pattern.ident.clone());

@@ -17,9 +17,9 @@ use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::{Expr, LitStr};
 
-use crate::attribute::{Options, ungroup};
+use crate::attribute::ungroup;
 use crate::diagnostics::{Errors, drawn, list, nearest};
-use crate::shape::Function;
+use crate::key::Scope;
 
 pub(crate) struct Template {
     pub(crate) literal: LitStr,
@@ -68,9 +68,8 @@ const MAX_WIDTH: usize = 128;
 
 const ALLOWED: &str = "use arguments, fields, indexing and method calls";
 
-/// The template of the options, if they have one and it can be read.
-pub(crate) fn parse(options: &Options, function: &Function, errors: &mut Errors) -> Option<Template> {
-    let literal = &options.key.as_ref()?.value;
+/// The template, if it can be read.
+pub(crate) fn parse(literal: &LitStr, scope: &Scope<'_>, errors: &mut Errors) -> Option<Template> {
     let mut parser = Parser {
         text: literal.value(),
         template: Template {
@@ -83,7 +82,7 @@ pub(crate) fn parse(options: &Options, function: &Function, errors: &mut Errors)
         },
         unknown: Vec::new(),
         format_args: true,
-        function,
+        scope,
         errors,
     };
     let before = parser.errors.len();
@@ -99,7 +98,7 @@ struct Parser<'a> {
     unknown: Vec<(String, Range<usize>)>,
     /// Whether `format_args!` would read the template as we do.
     format_args: bool,
-    function: &'a Function,
+    scope: &'a Scope<'a>,
     errors: &'a mut Errors,
 }
 
@@ -226,7 +225,7 @@ impl Parser<'_> {
 
     fn check_root(&mut self, root: &Ident, at: &Range<usize>) -> Result<(), String> {
         let name = root.unraw().to_string();
-        if name == "_" || self.function.binding(&name).is_some() {
+        if name == "_" || self.scope.binding(&name).is_some() {
             return Ok(());
         }
         if name == "self" {
@@ -240,7 +239,7 @@ impl Parser<'_> {
     }
 
     fn can_use(&self) -> String {
-        let names = self.function.names();
+        let names = self.scope.names();
         if names.is_empty() {
             "; it has none that a key can use".to_owned()
         } else {
@@ -255,13 +254,21 @@ impl Parser<'_> {
         }
         if self.format_args && self.errors.is_empty() {
             self.template.left_to_rustc = true;
+            // The build fails at the hint; to name them here as well would be a second error.
+            for part in &mut self.template.parts {
+                if let Part::Value(placeholder) = part
+                    && self.unknown.iter().any(|(name, _)| *name == placeholder.source)
+                {
+                    placeholder.tokens = TokenStream::new();
+                }
+            }
             return;
         }
         for (name, at) in std::mem::take(&mut self.unknown) {
-            let names = self.function.names();
+            let names = self.scope.names();
             let advice = match nearest(&name, names.iter().map(String::as_str)) {
                 Some(near) => format!("; did you mean `{near}`?"),
-                None if self.function.destructured_away => "; arguments destructured in the signature cannot be named in the key under `#[async_trait]`, bind it by name".to_owned(),
+                None if self.scope.function.destructured_away => "; arguments destructured in the signature cannot be named in the key under `#[async_trait]`, bind it by name".to_owned(),
                 None => self.can_use(),
             };
             self.fault(at, &format!("no argument named `{name}` in this function{advice}"));
@@ -280,7 +287,7 @@ impl Parser<'_> {
             let token = match token {
                 TokenTree::Ident(mut ident) => {
                     let name = ident.unraw().to_string();
-                    match self.function.binding(&name) {
+                    match self.scope.binding(&name) {
                         Some(binding) if !member => {
                             ident.set_span(span.resolved_at(binding.ident.span()));
                             self.template.mentions.insert(name);

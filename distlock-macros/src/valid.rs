@@ -10,6 +10,7 @@ use crate::attribute::{Given, OnLost, Options, Renew, Time};
 use crate::diagnostics::Errors;
 use crate::duration::show;
 use crate::free::first_use;
+use crate::key::Key;
 use crate::shape::Function;
 
 /// The shortest ttl: below it, one lost packet is a lost lease.
@@ -21,7 +22,7 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The least pause between two renewals.
 const MIN_RENEW: Duration = Duration::from_millis(3);
 
-pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors) {
+pub(crate) fn check(options: &Options, function: &Function, _key: Option<&Key<'_>>, errors: &mut Errors) {
     bounds(options, errors);
     renewal(options, errors);
     holding(options, errors);

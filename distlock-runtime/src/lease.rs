@@ -113,7 +113,7 @@ impl<L> Lease<L> {
         if !self.owned {
             return Ok(if self.is_held() { Release::Released } else { Release::AlreadyLost });
         }
-        release(&self.grant).await
+        release(&self.grant, None).await
     }
 }
 
@@ -130,6 +130,11 @@ impl<L> fmt::Debug for Lease<L> {
         debug(&self.grant, f.debug_struct("Lease"))
     }
 }
+
+/// Stands for the declaration of a lease on several plain keys, as `keys` of the attribute makes it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Several;
 
 /// Asks about a lease from elsewhere. Releases nothing, prolongs nothing and proves nothing.
 pub struct LeaseHandle<L = ()> {

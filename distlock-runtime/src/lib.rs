@@ -5,7 +5,7 @@
 //! One call goes through these rooms:
 //!
 //! * `lock` (by hand) or `private` (the attribute) says what is wanted; `settings` checks it; `current` finds the manager.
-//! * `segment` writes values into a key, `key` names the key on a server.
+//! * `segment` writes values into a key, `whole` takes a computed one, `key` names the key on a server.
 //! * `locked` is the call as a future: it acquires, polls the body under the deadline, releases.
 //! * `acquire` gets the lease: through the process's `gate`, by one `attempt` after the other at the `store`, waiting in
 //!   between.
@@ -43,6 +43,7 @@ mod segment;
 mod settings;
 mod store;
 mod watchdog;
+mod whole;
 
 pub use builder::Builder;
 pub use current::{AsLockManager, Scope, current, init, scope};
@@ -51,7 +52,7 @@ pub use error::{
     Reentrant, Unavailable,
 };
 pub use key::LockKey;
-pub use lease::{Lease, LeaseHandle};
+pub use lease::{Lease, LeaseHandle, Several};
 pub use lock::Lock;
 pub use locked::Locked;
 pub use manager::{LockManager, Shutdown};

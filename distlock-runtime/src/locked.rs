@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
@@ -78,6 +79,13 @@ impl Start {
     }
 }
 
+impl Start {
+    /// As [`open`](Self::open), of what the key's type says.
+    pub fn open_for<L>(&self, _witness: PhantomData<fn() -> L>) -> Opened<L> {
+        self.open()
+    }
+}
+
 impl fmt::Debug for Start {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Start")
@@ -102,6 +110,11 @@ pub trait Verdict<T> {
     /// That value.
     type Output;
 
+    /// Which way the body went that ended so, for what becomes of the key.
+    fn ending(&self, _output: &T) -> Ending {
+        Ending::Either
+    }
+
     /// The body ran to its end.
     fn finished(&self, output: T) -> Self::Output;
 
@@ -114,6 +127,18 @@ pub trait Verdict<T> {
 
     /// The lease was lost and the body dropped.
     fn lost(&self, error: LockError) -> Self::Output;
+}
+
+/// Which way a body went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Ending {
+    /// It gave `Ok`.
+    Ok,
+    /// It gave `Err`.
+    Err,
+    /// Nobody asks.
+    Either,
 }
 
 /// The verdict of a call by hand: `Result<T, LockError>`, as a time-out gives it.
@@ -266,11 +291,19 @@ impl<F: Future, V: Verdict<F::Output>> Future for Locked<F, V> {
                 {
                     Ok(output) => {
                         this.body.set(None);
-                        *this.output = Some(output);
                         *this.stage = match &hold.0 {
-                            Holding::Own(grant) => Stage::Releasing(Box::pin(release(grant))),
+                            Holding::Own(grant) => {
+                                let keep = match this.verdict.ending(&output) {
+                                    Ending::Ok => grant.plan.after_ok,
+                                    Ending::Err => grant.plan.after_err,
+                                    Ending::Either => None,
+                                };
+                                Stage::Releasing(Box::pin(release(grant, keep)))
+                            }
+                            // The outermost call gives the key back.
                             Holding::Shared(_) => Stage::Done,
                         };
+                        *this.output = Some(output);
                     }
                     Err(lost) => {
                         this.body.set(None);

@@ -181,6 +181,45 @@ impl<T, E: FromLockError> CarriesLost for Result<T, E> {
     }
 }
 
+/// A return type that takes an error, for `map_err`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no error for `map_err` to make; return a `Result`",
+    label = "not a `Result`",
+    note = "or leave `map_err` out and say what the call gives with `on_busy`, `on_error` and `on_lost`"
+)]
+pub trait MapsError: Sized {
+    /// What the function makes of a `LockError`.
+    type Error;
+
+    /// The value for the caller.
+    fn failed(err: Self::Error) -> Self;
+}
+
+impl<T, E> MapsError for Result<T, E> {
+    type Error = E;
+
+    fn failed(err: E) -> Self {
+        Err(err)
+    }
+}
+
+/// A return type that tells success from failure, for `after_ok` and `after_err`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot fail, so `after_ok` and `after_err` say nothing; return a `Result`",
+    label = "not a `Result`",
+    note = "to keep the key whatever the body gives, write `min_hold`, which counts from the start"
+)]
+pub trait CanFail {
+    /// Whether it is a success.
+    fn is_ok(&self) -> bool;
+}
+
+impl<T, E> CanFail for Result<T, E> {
+    fn is_ok(&self) -> bool {
+        Result::is_ok(self)
+    }
+}
+
 /// A return type that can say that the call was left out because somebody else holds the lock.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot say that the call was skipped; `on_busy = skip` needs `()`, `Option<T>`, `Outcome<T>` or a `Result` of one of them",

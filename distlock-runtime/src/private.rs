@@ -9,19 +9,30 @@ pub use crate::declarations::Spec;
 use crate::error::{Busy, LockError, Lost};
 use crate::events;
 pub use crate::key::Keys;
-pub use crate::locked::{Call, Locked, Opened, Start, Verdict};
+pub use crate::lease::Several;
+pub use crate::locked::{Call, Ending, Locked, Opened, Start, Verdict};
 use crate::manager::LockManager;
 pub use crate::outcome::{
-    CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost, CarriesLost,
-    FromLockError, SkipBusy, SkipError,
+    CanFail, CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost,
+    CarriesLost, FromLockError, MapsError, SkipBusy, SkipError,
 };
 pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, Radix, Sealed};
 use crate::settings::{DEFAULT_MAX_TTL, MIN_RENEW, MIN_TTL};
 pub use crate::settings::{Renew, Settings, Wait};
+pub use crate::whole::{KeysOf, Whole, WholeDeclaration, WholeKey, WholeNeither, WholeText};
+pub use std::vec::Vec;
 
 /// Leaves every setting to the manager.
-pub const INHERIT: Settings =
-    Settings { ttl: None, wait: None, renew: None, max_hold: None, min_hold: None, reentrant: None };
+pub const INHERIT: Settings = Settings {
+    ttl: None,
+    wait: None,
+    renew: None,
+    max_hold: None,
+    min_hold: None,
+    after_ok: None,
+    after_err: None,
+    reentrant: None,
+};
 
 // ----- constants of the user, checked at build -----
 
@@ -38,6 +49,14 @@ pub const fn checked_ttl(ttl: Duration) -> Duration {
 pub const fn checked_min_hold(min_hold: Duration) -> Duration {
     assert!(min_hold.as_nanos() <= DEFAULT_MAX_TTL.as_nanos(), "`min_hold` must be at most 24h");
     min_hold
+}
+
+/// A constant as `after_ok` or `after_err`.
+#[track_caller]
+pub const fn checked_keep(keep: Duration) -> Duration {
+    assert!(!keep.is_zero(), "`keep` must be longer than zero; write `release` to give the key back at once");
+    assert!(keep.as_nanos() <= DEFAULT_MAX_TTL.as_nanos(), "`keep` must be at most 24h");
+    keep
 }
 
 /// A constant as `renew`.
@@ -97,6 +116,8 @@ pub struct Policies<R> {
     pub error: OnRefusal<R, fn() -> R>,
     /// `on_lost`.
     pub lost: OnLost<R>,
+    /// Whether the body gave `Ok`, if `after_ok` or `after_err` asks.
+    pub is_ok: Option<fn(&R) -> bool>,
 }
 
 /// `on_busy` or `on_error`; `S` makes the value of a call that is left out.
@@ -123,6 +144,14 @@ pub enum OnLost<R> {
 
 impl<R> Verdict<R> for Policies<R> {
     type Output = R;
+
+    fn ending(&self, output: &R) -> Ending {
+        match self.is_ok {
+            None => Ending::Either,
+            Some(is_ok) if is_ok(output) => Ending::Ok,
+            Some(_) => Ending::Err,
+        }
+    }
 
     fn finished(&self, output: R) -> R {
         output

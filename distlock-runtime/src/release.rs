@@ -30,13 +30,17 @@ pub enum Release {
     AlreadyLost,
 }
 
-/// Ends the lease at once, and gives the key back as the future is polled.
+/// Ends the lease at once, and gives the key back as the future is polled. With `keep` it leaves the key taken for that
+/// long, owned by nobody, if it is still ours.
 ///
 /// # Cancel safety
 ///
 /// The release goes on in the background if the future is dropped, polled or not, or is not answered in time.
-pub(crate) fn release(grant: &Arc<Grant>) -> impl Future<Output = Result<Release, LockError>> + Send + use<> {
-    let begun = Unfinished::begin(grant);
+pub(crate) fn release(
+    grant: &Arc<Grant>,
+    keep: Option<Duration>,
+) -> impl Future<Output = Result<Release, LockError>> + Send + use<> {
+    let begun = Unfinished::begin(grant, keep);
     async move {
         let mut unfinished = match begun {
             Ok(unfinished) => unfinished,
@@ -63,7 +67,7 @@ pub(crate) fn release(grant: &Arc<Grant>) -> impl Future<Output = Result<Release
 
 /// Ends the lease and gives the key back without anybody waiting. Never panics and never blocks, wherever it is called.
 pub(crate) fn release_in_background(grant: &Arc<Grant>) {
-    drop(Unfinished::begin(grant));
+    drop(Unfinished::begin(grant, None));
 }
 
 /// A release that is not answered yet. Dropped, it goes on in the background.
@@ -78,12 +82,14 @@ struct Unfinished {
 
 impl Unfinished {
     /// Ends the lease, and hands the key on inside the process if that may be. `Err`: nothing is to be sent, for this reason.
-    fn begin(grant: &Arc<Grant>) -> Result<Self, Release> {
+    fn begin(grant: &Arc<Grant>, keep: Option<Duration>) -> Result<Self, Release> {
         let deadline = grant.deadline();
         if !grant.end(End::ByHolder) {
             return Err(Release::AlreadyLost);
         }
-        let (request, mut turn) = (grant.release_request(), grant.take_turn());
+        let (mut request, mut turn) = (grant.release_request(), grant.take_turn());
+        // What is left of `min_hold` may be longer.
+        request.keep = request.keep.max(keep);
         if let Some(given) = turn.take() {
             turn = match hand_on(grant, &request, deadline, given) {
                 Ok(()) => return Err(Release::Released),

@@ -65,6 +65,10 @@ pub struct Settings {
     pub max_hold: Option<Duration>,
     /// The shortest time the key stays taken.
     pub min_hold: Option<Duration>,
+    /// How long the key stays taken after the body gave `Ok`.
+    pub after_ok: Option<Duration>,
+    /// How long it stays taken after the body gave `Err`.
+    pub after_err: Option<Duration>,
     /// Whether the task may enter a lock that it already holds.
     pub reentrant: Option<bool>,
 }
@@ -91,6 +95,8 @@ pub(crate) struct Plan {
     pub(crate) renew_every: Option<Duration>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
+    pub(crate) after_ok: Option<Duration>,
+    pub(crate) after_err: Option<Duration>,
     pub(crate) reentrant: bool,
 }
 
@@ -125,6 +131,17 @@ impl Settings {
                 )));
             }
         }
+        for (name, keep) in [("after_ok", self.after_ok), ("after_err", self.after_err)] {
+            match keep {
+                Some(keep) if keep > defaults.max_ttl => return Err(too_long(name, keep, defaults.max_ttl)),
+                Some(Duration::ZERO) => {
+                    return Err(bad(format!(
+                        "`{name}` keeps the key for no time; write `release`, or give it a duration"
+                    )));
+                }
+                _ => {}
+            }
+        }
         Ok(Plan {
             ttl,
             wait: match self.wait.unwrap_or(defaults.wait) {
@@ -135,6 +152,8 @@ impl Settings {
             renew_every,
             max_hold: self.max_hold,
             min_hold: self.min_hold,
+            after_ok: self.after_ok,
+            after_err: self.after_err,
             reentrant: self.reentrant.unwrap_or(false),
         })
     }
@@ -227,6 +246,11 @@ mod tests {
             refused(Settings { min_hold: Some(ms(300)), max_hold: Some(ms(250)), ..ttl(ms(200)) }).contains("min_hold")
         );
         assert!(refused(Settings { min_hold: Some(Duration::MAX), ..ttl(ms(200)) }).contains("max_ttl"));
+        for keep in [DEFAULT_MAX_TTL + ms(1), Duration::MAX] {
+            assert!(refused(Settings { after_ok: Some(keep), ..ttl(ms(200)) }).contains("`after_ok`"));
+            assert!(refused(Settings { after_err: Some(keep), ..ttl(ms(200)) }).contains("`after_err`"));
+        }
+        assert!(refused(Settings { after_ok: Some(Duration::ZERO), ..ttl(ms(200)) }).contains("write `release`"));
     }
 
     #[test]

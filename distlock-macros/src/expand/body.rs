@@ -2,24 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::{Expr, Lifetime};
 
 use super::{Expansion, own};
 use crate::attribute::{Given, Handler, Refused};
+use crate::free::names_in;
 
 impl Expansion<'_> {
     /// Names every argument that the body needs, the last one first: so each is captured whole, and all are dropped in
     /// the order in which a plain function drops them. Names that begin with `_` are guards as often as not. Others that
     /// nothing mentions keep their warning.
     pub(super) fn captures(&self, statements: &TokenStream) -> TokenStream {
-        let mut mentioned: BTreeSet<String> = self.template.mentions.clone();
+        let mut mentioned: BTreeSet<String> = self.key.mentions.clone();
         let mut texts = Vec::new();
-        mentioned_names(statements, &mut mentioned, &mut texts);
+        names_in(statements, &mut mentioned, &mut texts);
         for handler in self.handlers() {
-            mentioned_names(&handler.body.to_token_stream(), &mut mentioned, &mut texts);
+            names_in(&handler.body.to_token_stream(), &mut mentioned, &mut texts);
         }
         let is_needed = |name: &str| {
             name.starts_with('_')
@@ -83,7 +84,7 @@ impl Expansion<'_> {
             quote_spanned!(Span::mixed_site()=> #p::Opened::#variant(#refusal) => #consequence,)
         };
         let (busy, error) = (arm("Busy", busy), arm("Failed", error));
-        let open = quote_spanned!(Span::mixed_site()=> #start.open::<()>());
+        let open = self.open(start);
         Some(match lease {
             Some(lease) => {
                 // By the user's own name, so that the compiler can name what a borrow outlives; the borrow hides it at once.
@@ -111,19 +112,5 @@ fn pasted(body: &Expr) -> TokenStream {
             quote!(#label: #block)
         }
         other => quote!(#other),
-    }
-}
-
-/// Every identifier of the tokens, and every literal that could be a format string.
-fn mentioned_names(tokens: &TokenStream, names: &mut BTreeSet<String>, texts: &mut Vec<String>) {
-    for token in tokens.clone() {
-        match token {
-            TokenTree::Ident(ident) => {
-                names.insert(ident.unraw().to_string());
-            }
-            TokenTree::Group(group) => mentioned_names(&group.stream(), names, texts),
-            TokenTree::Literal(literal) => texts.extend(Some(literal.to_string()).filter(|text| text.contains('{'))),
-            TokenTree::Punct(_) => {}
-        }
     }
 }

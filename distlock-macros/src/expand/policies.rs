@@ -2,8 +2,8 @@
 
 use proc_macro2::{Delimiter, Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::Type;
 use syn::spanned::Spanned;
+use syn::{ExprPath, Type};
 
 use super::types::nameable;
 use super::{Expansion, grouped, own, private};
@@ -27,7 +27,14 @@ impl Expansion<'_> {
         };
         let busy = refusal(&self.options.on_busy, "SkipBusy", &[own("__busy")]);
         let error = refusal(&self.options.on_error, "SkipError", &[]);
-        let fail = asked.function(self.carries(), "of", &[own("__err")]);
+        let err = own("__err");
+        let fail = match &self.options.map_err {
+            None => asked.function(self.carries(), "of", &[err]),
+            Some(Given { value: map, .. }) => {
+                let failed = asked.mapped(map, &err);
+                quote_spanned!(Span::mixed_site()=> |#err| #failed)
+            }
+        };
         let fails = || quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Fail(#fail));
         let (busy, error) = (busy.unwrap_or_else(fails), error.unwrap_or_else(fails));
         let lost = match self.options.on_lost.as_ref().map_or(&OnLost::Cancel, |given| &given.value) {
@@ -41,7 +48,15 @@ impl Expansion<'_> {
                 quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(#closure))
             }
         };
-        quote_spanned!(Span::mixed_site()=> #p::Policies { spec: #spec, busy: #busy, error: #error, lost: #lost })
+        let is_ok = if self.options.after_ok.is_some() || self.options.after_err.is_some() {
+            let is_ok = asked.member("CanFail", "is_ok");
+            quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#is_ok))
+        } else {
+            quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None)
+        };
+        quote_spanned! {Span::mixed_site()=>
+            #p::Policies { spec: #spec, busy: #busy, error: #error, lost: #lost, is_ok: #is_ok }
+        }
     }
 
     /// The trait of an output that carries a failure. It says which options would make it superfluous, so that one error
@@ -119,12 +134,24 @@ impl Asked<'_> {
         }
         // Everything at the place of the return type, for the compiler reports one fault once for each place.
         let (_, last) = self.expansion.output_span();
-        let turned =
-            self.answered.iter().rev().fold(quote_spanned!(last=> #function(#(#arguments),*)), |made, back| {
-                let made = grouped(Delimiter::Parenthesis, made, last);
-                quote!(#back #made)
-            });
+        let turned = self.turned_back(quote_spanned!(last=> #function(#(#arguments),*)), last);
         quote_spanned!(Span::mixed_site()=> |#(#arguments),*| #turned)
+    }
+
+    /// The return type with the error that the user's function makes of the one in hand.
+    fn mapped(&self, map: &ExprPath, err: &Ident) -> TokenStream {
+        let function = self.member("MapsError", "failed");
+        let span = Span::mixed_site().located_at(map.span());
+        let (_, last) = self.expansion.output_span();
+        let made = grouped(Delimiter::Parenthesis, quote_spanned!(span=> #map(#err)), span);
+        self.turned_back(quote!(#function #made), last)
+    }
+
+    fn turned_back(&self, made: TokenStream, place: Span) -> TokenStream {
+        self.answered.iter().rev().fold(made, |made, back| {
+            let made = grouped(Delimiter::Parenthesis, made, place);
+            quote!(#back #made)
+        })
     }
 
     /// What comes after is asked of the type that the trait names.

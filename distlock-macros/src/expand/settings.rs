@@ -6,7 +6,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, GenericParam};
 
 use super::{Expansion, grouped, own, private};
-use crate::attribute::{Given, Options, Renew, Time, Wait};
+use crate::attribute::{After, Given, Options, Renew, Time, Wait};
 
 impl Expansion<'_> {
     /// Constants are checked while the crate is checked, not only where the function is instantiated.
@@ -33,7 +33,7 @@ impl Expansion<'_> {
 
     /// Every constant among the options with the function that checks it.
     fn constants(&self) -> Vec<(&'static str, &Expr)> {
-        let Options { ttl, wait, renew, max_hold, min_hold, .. } = self.options;
+        let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, .. } = self.options;
         let mut times = Vec::new();
         times.extend(ttl.as_ref().map(|given| ("checked_ttl", &given.value)));
         times.extend(max_hold.as_ref().map(|given| ("duration", &given.value)));
@@ -43,6 +43,11 @@ impl Expansion<'_> {
         }
         if let Some(Given { value: Renew::Every(time), .. }) = renew {
             times.push(("checked_renew", time));
+        }
+        for after in [after_ok, after_err].into_iter().flatten() {
+            if let After::Keep(time) = &after.value {
+                times.push(("checked_keep", time));
+            }
         }
         times
             .into_iter()
@@ -79,7 +84,7 @@ impl Expansion<'_> {
     pub(super) fn settings(&self) -> TokenStream {
         let p = &self.private;
         let some = |value: TokenStream| quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#value));
-        let Options { ttl, wait, renew, max_hold, min_hold, reentrant, .. } = self.options;
+        let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, reentrant, .. } = self.options;
         let mut fields = Vec::new();
         let mut push = |name: &str, value: TokenStream| {
             let (name, value) = (own(name), some(value));
@@ -114,6 +119,11 @@ impl Expansion<'_> {
         }
         if let Some(Given { value, .. }) = min_hold {
             push("min_hold", self.time(value, "checked_min_hold"));
+        }
+        for (name, after) in [("after_ok", after_ok), ("after_err", after_err)] {
+            if let Some(Given { value: After::Keep(time), .. }) = after {
+                push(name, self.time(time, "checked_keep"));
+            }
         }
         if let Some(Given { value, .. }) = reentrant {
             push("reentrant", quote!(#value));

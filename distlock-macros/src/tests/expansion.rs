@@ -38,7 +38,8 @@ fn a_function() {
                             prefix: false,
                         },
                     )
-                    .finish();
+                    .finish()
+                    .map(::distlock::__private::Keys::from);
                 let __settings = ::distlock::__private::Settings {
                     ttl: ::distlock::__private::core::option::Option::Some(
                         ::distlock::__private::Duration::from_millis(5000u64),
@@ -69,6 +70,7 @@ fn a_function() {
                     lost: ::distlock::__private::OnLost::Fail(
                         <Result<Coupon, AppError> as ::distlock::__private::CarriesBusyErrorLost>::of,
                     ),
+                    is_ok: ::distlock::__private::core::option::Option::None,
                 };
                 let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
                 return ::distlock::__private::Locked::new(
@@ -107,7 +109,8 @@ fn a_lease_and_closures() {
                 let __key = ::distlock::__private::KeyBuilder::new(":")
                     .literal("k:")
                     .hash("id", &id)
-                    .finish();
+                    .finish()
+                    .map(::distlock::__private::Keys::from);
                 let __settings = ::distlock::__private::Settings {
                     ttl: ::distlock::__private::core::option::Option::Some(const {
                         ::distlock::__private::checked_ttl(TTL)
@@ -140,6 +143,7 @@ fn a_lease_and_closures() {
                         <_ as ::distlock::__private::CarriesError>::of,
                     ),
                     lost: ::distlock::__private::OnLost::Value(|_| 7),
+                    is_ok: ::distlock::__private::core::option::Option::None,
                 };
                 let (__call, __start) = ::distlock::__private::call_and_start(
                     __spec,
@@ -196,7 +200,10 @@ fn a_job() {
         &expect![[r#"
             async fn tick() {
                 use mine::locks::__private as __distlock_private;
-                let __key = __distlock_private::KeyBuilder::new("").literal("nightly").finish();
+                let __key = __distlock_private::KeyBuilder::new("")
+                    .literal("nightly")
+                    .finish()
+                    .map(__distlock_private::Keys::from);
                 let __settings = __distlock_private::Settings {
                     ttl: __distlock_private::core::option::Option::Some(const {
                         __distlock_private::checked_ttl(Self::TTL)
@@ -228,6 +235,7 @@ fn a_job() {
                         <() as __distlock_private::SkipError>::skipped,
                     ),
                     lost: __distlock_private::OnLost::Finish,
+                    is_ok: __distlock_private::core::option::Option::None,
                 };
                 let __call = __distlock_private::call(__spec, __settings, __manager, __key);
                 return __distlock_private::Locked::new(
@@ -280,7 +288,8 @@ fn a_method_of_async_trait() {
                     let __key = ::distlock::__private::KeyBuilder::new(":")
                         .literal("save:")
                         .value("id", &id)
-                        .finish();
+                        .finish()
+                        .map(::distlock::__private::Keys::from);
                     let __settings = ::distlock::__private::Settings {
                         ..::distlock::__private::INHERIT
                     };
@@ -308,6 +317,7 @@ fn a_method_of_async_trait() {
                         lost: ::distlock::__private::OnLost::Fail(
                             <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
                         ),
+                        is_ok: ::distlock::__private::core::option::Option::None,
                     };
                     let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
                     return ::distlock::__private::Locked::new(

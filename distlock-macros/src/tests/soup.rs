@@ -3,10 +3,11 @@
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Words that lead far into the parsers.
-const WORDS: [&str; 34] = [
+const WORDS: [&str; 40] = [
     "key", "ttl", "wait", "renew", "on_busy", "on_error", "on_lost", "lease", "manager", "crate", "keys", "allow",
     "skip", "error", "off", "auto", "forever", "finish", "async", "fn", "pub", "const", "unsafe", "impl", "self",
-    "Self", "where", "dyn", "mut", "struct", "TTL", "Result", "id", "move",
+    "label", "after_ok", "keep", "map_err", "for", "in", "Self", "where", "dyn", "mut", "struct", "TTL", "Result",
+    "id", "move",
 ];
 
 const TEXTS: [&str; 14] = [
@@ -59,13 +60,18 @@ fn nearly_options(random: &mut fastrand::Rng) -> TokenStream {
     let mut tokens = TokenStream::new();
     for _ in 0..random.usize(1..5) {
         let name = Ident::new(WORDS[random.usize(..12)], Span::call_site());
-        let value = match random.usize(..5) {
+        let value = match random.usize(..7) {
             0 => soup(random, 2),
+            3 => "keep(TTL)".parse().unwrap(),
+            4 => "[\"a:{id}\", \"b\"]".parse().unwrap(),
             1 => "|busy| f::<A, B>(busy)?".parse().unwrap(),
             2 => TokenTree::Ident(Ident::new(WORDS[random.usize(12..18)], Span::call_site())).into(),
             _ => TokenTree::Literal(Literal::string(TEXTS[random.usize(..TEXTS.len())])).into(),
         };
-        tokens.extend(quote::quote!(#name = #value,));
+        tokens.extend(match random.usize(..5) {
+            0 => quote::quote!(keys(for x in id => #value),),
+            _ => quote::quote!(#name = #value,),
+        });
     }
     tokens
 }

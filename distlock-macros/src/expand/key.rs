@@ -1,0 +1,177 @@
+//! The key of the call, an owned value made from references before anything else happens.
+
+use proc_macro2::{Delimiter, Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::Expr;
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+
+use super::{Expansion, grouped, own, private};
+use crate::key::Form;
+use crate::template::{Integer, Part, Spec, Template};
+
+impl Expansion<'_> {
+    /// The statement that makes the key, under this name.
+    pub(super) fn key(&self, key: &Ident) -> TokenStream {
+        let p = &self.private;
+        let value = match &self.key.form {
+            Form::One(template) => self.made(template),
+            Form::Several(templates) => {
+                let keys = templates.iter().map(|template| self.made(template));
+                quote_spanned!(Span::mixed_site()=> #p::Keys::several([#(#keys),*]))
+            }
+            Form::ForEach { pattern, items, template } => {
+                let keys = own("__keys");
+                let made = self.made(template);
+                let items = self.by_reference(items);
+                quote_spanned! {Span::mixed_site()=> {
+                    let mut #keys = #p::Vec::new();
+                    for #pattern in #items {
+                        #keys.push(#made);
+                    }
+                    #p::Keys::several(#keys)
+                }}
+            }
+            Form::Computed(value) => {
+                let witness = own("__witness");
+                let span = Span::mixed_site().located_at(value.span());
+                let p = private(self.options, span);
+                // What has a place is borrowed, for the body wants it too.
+                let value = if is_place(value) { quote_spanned!(span=> &#value) } else { quote!(#value) };
+                let arguments = grouped(Delimiter::Parenthesis, value, span);
+                return quote_spanned! {span=>
+                    let (#key, #witness) = {
+                        #[allow(unused_imports, reason = "one of them fits")]
+                        use #p::{WholeDeclaration as _, WholeNeither as _, WholeText as _};
+                        (&#p::Whole::new #arguments).keys()
+                    };
+                };
+            }
+        };
+        quote_spanned!(Span::mixed_site()=> let #key = #value;)
+    }
+
+    /// How the body asks for its lease.
+    pub(super) fn open(&self, start: &Ident) -> TokenStream {
+        let p = &self.private;
+        match &self.key.form {
+            Form::One(_) => quote_spanned!(Span::mixed_site()=> #start.open::<()>()),
+            Form::Several(_) | Form::ForEach { .. } => {
+                quote_spanned!(Span::mixed_site()=> #start.open::<#p::Several>())
+            }
+            Form::Computed(_) => {
+                let witness = own("__witness");
+                quote_spanned!(Span::mixed_site()=> #start.open_for(#witness))
+            }
+        }
+    }
+
+    /// What a loop goes through. A list that has a place is borrowed, for the body wants it too; by the name of the
+    /// method, because it may be a reference already.
+    fn by_reference(&self, items: &Expr) -> TokenStream {
+        if !is_place(items) {
+            return quote!(#items);
+        }
+        let p = &self.private;
+        let span = Span::mixed_site().located_at(items.span());
+        quote_spanned! {span=> {
+            #[allow(unused_imports, reason = "the prelude may have it")]
+            use #p::core::iter::IntoIterator as _;
+            (&#items).into_iter()
+        }}
+    }
+
+    /// A name in a template that is no argument, shown by the compiler inside the literal. Arguments are hidden by a
+    /// wrapper that can always be shown, so that nothing else fails here. Should the name exist after all, as a static
+    /// in lower case, the question for a type that nothing answers fails the build.
+    pub(super) fn hints(&self) -> TokenStream {
+        self.key
+            .form
+            .templates()
+            .into_iter()
+            .filter(|template| template.left_to_rustc)
+            .map(|template| self.hint(template))
+            .collect()
+    }
+
+    fn hint(&self, template: &Template) -> TokenStream {
+        let p = &self.private;
+        let literal = &template.literal;
+        let items = match &self.key.form {
+            Form::ForEach { pattern, .. } => {
+                let mut names = Vec::new();
+                crate::shape::bound_names(pattern, &mut names);
+                names
+            }
+            _ => Vec::new(),
+        };
+        let mentioned = |ident: &Ident| template.mentions.contains(&ident.unraw().to_string());
+        let shown = self
+            .function
+            .bindings
+            .iter()
+            .map(|binding| (binding.cfgs.as_slice(), &binding.ident))
+            .chain(items.iter().map(|ident| ([].as_slice(), ident)))
+            .filter(|(_, ident)| mentioned(ident))
+            .map(|(cfgs, ident)| quote_spanned!(Span::mixed_site()=> #(#cfgs)* let #ident = #p::Shown;));
+        quote_spanned! {Span::mixed_site()=>
+            if false {
+                #(#shown)*
+                let _ = #p::core::format_args!(#literal);
+                #p::placeholder_is_no_argument();
+            }
+        }
+    }
+
+    /// The key of one template.
+    fn made(&self, template: &Template) -> TokenStream {
+        let p = &self.private;
+        let separators = &template.separators;
+        let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators));
+        for part in &template.parts {
+            chain.extend(match part {
+                Part::Literal(text) => quote_spanned!(Span::mixed_site()=> .literal(#text)),
+                Part::Value(placeholder) if placeholder.tokens.is_empty() => TokenStream::new(),
+                Part::Value(placeholder) => {
+                    let (source, tokens) = (&placeholder.source, &placeholder.tokens);
+                    let span = Span::mixed_site().located_at(placeholder.span);
+                    match placeholder.spec {
+                        Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens)),
+                        Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens)),
+                        Spec::Integer(format) => {
+                            let format = self.integer_format(format);
+                            quote_spanned!(span=> .integer(#source, &#tokens, #format))
+                        }
+                    }
+                }
+            });
+        }
+        quote_spanned!(Span::mixed_site()=> #chain.finish().map(#p::Keys::from))
+    }
+
+    fn integer_format(&self, Integer { prefix, width, radix }: Integer) -> TokenStream {
+        let p = &self.private;
+        let radix = Ident::new(
+            match radix {
+                None => "Decimal",
+                Some('x') => "LowerHex",
+                Some('X') => "UpperHex",
+                Some('o') => "Octal",
+                Some(_) => "Binary",
+            },
+            Span::mixed_site(),
+        );
+        quote_spanned!(Span::mixed_site()=> #p::IntegerFormat { radix: #p::Radix::#radix, width: #width, prefix: #prefix })
+    }
+}
+
+/// Whether the expression names a place, which to use by value would be to move out of.
+fn is_place(expr: &Expr) -> bool {
+    match expr {
+        Expr::Path(_) | Expr::Field(_) | Expr::Index(_) => true,
+        Expr::Unary(unary) => matches!(unary.op, syn::UnOp::Deref(_)),
+        Expr::Paren(inner) => is_place(&inner.expr),
+        Expr::Group(inner) => is_place(&inner.expr),
+        _ => false,
+    }
+}

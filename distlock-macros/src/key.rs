@@ -10,6 +10,7 @@ use syn::{Expr, LitStr, Pat};
 use crate::attribute::{Given, Options};
 use crate::diagnostics::Errors;
 use crate::free::names_in;
+use crate::lints::{self, Lint};
 use crate::options;
 use crate::shape::{Binding, Function, bound_names};
 use crate::source::Source;
@@ -85,6 +86,9 @@ pub(crate) fn read<'a>(options: &'a Options, function: &Function, errors: &mut E
         }
     };
     let templates = form.templates();
+    if !options.allowed.contains(&Lint::LiteralArgName) {
+        lints::literal_arg_name(&templates, &scope, errors);
+    }
     let joined =
         |part: fn(&Template) -> String| templates.iter().map(|template| part(template)).collect::<Vec<_>>().join(", ");
     let given = options.label.as_ref().map(|given| given.value.value());

@@ -123,7 +123,7 @@ fn distributed_lock_tokens(
         return fallback::beside(errors, item);
     };
     let key = key::read(&options, &function, &mut errors);
-    valid::check(&options, &function, key.as_ref(), &mut errors);
+    valid::check(&options, &function, &mut errors);
     match key {
         Some(key) if errors.is_empty() => expand::expand(&options, &function, &key),
         _ => fallback::beside(errors, item),

@@ -1,11 +1,16 @@
 //! Our own lints: what compiles and is most likely not what was meant. They are errors, because a macro cannot warn on a
 //! stable compiler, and each is silenced by `allow(NAME)`.
 
+use std::ops::Range;
+
 use proc_macro2::Ident;
-use syn::Path;
 use syn::ext::IdentExt;
+use syn::{FnArg, GenericArgument, Path, PathArguments, Type};
 
 use crate::diagnostics::{Errors, list, nearest};
+use crate::key::Scope;
+use crate::shape::{Function, argument_of, ungroup};
+use crate::template::Template;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lint {
@@ -34,5 +39,250 @@ impl Lint {
             );
         }
         known
+    }
+}
+
+// ----- literal_arg_name -----
+
+/// Conversions of `printf` and its like that stand for an argument.
+const CONVERSIONS: [&str; 6] = ["s", "d", "i", "u", "v", "x"];
+
+/// The name of an argument, or another language's placeholder, that stands as literal text: the lock would be one and the
+/// same for all calls.
+pub(crate) fn literal_arg_name(templates: &[&Template], scope: &Scope<'_>, errors: &mut Errors) {
+    let is_used = |name: &str| templates.iter().any(|template| template.mentions.contains(name));
+    let names: Vec<(String, bool)> = scope
+        .items
+        .iter()
+        .chain(&scope.function.bindings)
+        .filter(|binding| binding.ident != "self" && !binding.ident.to_string().starts_with('_'))
+        .map(|binding| (binding.ident.unraw().to_string(), binding.ty.as_ref().is_some_and(is_like_a_key)))
+        .filter(|(name, _)| !is_used(name))
+        .collect();
+    for template in templates {
+        if let Some((at, name)) = meant(template, &names) {
+            let text = template.literal.value();
+            let written = text.get(at.clone()).unwrap_or_default();
+            template.fault(
+                at,
+                &format!("`{written}` is literal text, the same for every call; did you mean `{{{name}}}`? if not, add `allow(literal_arg_name)`"),
+                errors,
+            );
+        }
+    }
+}
+
+/// The first place that was most likely meant as a placeholder, and what for.
+fn meant(template: &Template, names: &[(String, bool)]) -> Option<(Range<usize>, String)> {
+    let text = template.literal.value();
+    let is_constant = template.holes.is_empty();
+    let mut start = 0;
+    for hole in template.holes.iter().cloned().chain([text.len()..text.len()]) {
+        let literal = start..hole.start;
+        if text[literal.clone()].ends_with('$') && !hole.is_empty() {
+            return Some((hole.start - 1..hole.end, text[hole.start + 1..hole.end - 1].to_owned()));
+        }
+        start = hole.end;
+        for word in words(&text, literal) {
+            let before = text[..word.start].chars().next_back();
+            let further = before.map_or(0, char::len_utf8);
+            let sign = text[..word.start - further].chars().next_back();
+            let name = &text[word.clone()];
+            let argument = names.iter().find(|(argument, _)| argument == name);
+            let is_foreign = match before {
+                Some('#' | '$') => true,
+                // Between two texts it is a separator.
+                Some(':') => !sign.is_some_and(|c| c.is_alphanumeric() || "_}:".contains(c)),
+                _ => false,
+            };
+            match argument {
+                Some((argument, _)) if is_foreign => {
+                    return Some((word.start - further..word.end, argument.clone()));
+                }
+                Some((argument, true)) if is_constant => return Some((word, argument.clone())),
+                _ => {}
+            }
+            if is_constant
+                && before == Some('%')
+                && CONVERSIONS.contains(&name)
+                && let Some((argument, _)) = names.iter().find(|(_, is_like_a_key)| *is_like_a_key)
+            {
+                return Some((word.start - 1..word.end, argument.clone()));
+            }
+        }
+    }
+    None
+}
+
+/// The words of a part of the text.
+fn words(text: &str, part: Range<usize>) -> Vec<Range<usize>> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut words = Vec::new();
+    let mut start = None;
+    for (at, c) in text[part.clone()].char_indices() {
+        match (is_word(c), start) {
+            (true, None) => start = Some(at),
+            (false, Some(first)) => {
+                words.push(part.start + first..part.start + at);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    words.extend(start.map(|first| part.start + first..part.end));
+    words
+}
+
+/// Types by which things are told apart.
+fn is_like_a_key(ty: &Type) -> bool {
+    const KINDS: [&str; 22] = [
+        "u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize", "str", "String",
+        "char", "Cow", "Uuid", "NonZero", "IpAddr", "Ipv4Addr", "Ipv6Addr", "Key",
+    ];
+    match ungroup(ty) {
+        Type::Reference(reference) => is_like_a_key(&reference.elem),
+        Type::Path(path) => path.path.segments.last().is_some_and(|last| {
+            let name = last.ident.to_string();
+            match name.as_str() {
+                "Box" | "Arc" | "Rc" => argument_of(ty, &name).is_some_and(is_like_a_key),
+                name => KINDS.contains(&name) || name.starts_with("NonZero") || name.ends_with("Id"),
+            }
+        }),
+        _ => false,
+    }
+}
+
+// ----- open_transaction -----
+
+/// A parameter that is a transaction of the caller: others get the lock before the caller commits, and do not see what
+/// was written under it.
+pub(crate) fn open_transaction(function: &Function, errors: &mut Errors) {
+    for argument in &function.sig.inputs {
+        let FnArg::Typed(argument) = argument else { continue };
+        if is_transaction(&argument.ty) {
+            errors.on(
+                &argument.ty,
+                "the lock is released before the caller commits this transaction, so the next holder does not see what was written; begin and commit it in this function, or take the lock around both, or add `allow(open_transaction)`",
+            );
+        }
+    }
+}
+
+fn is_transaction(ty: &Type) -> bool {
+    match ungroup(ty) {
+        Type::Reference(reference) => is_transaction(&reference.elem),
+        Type::Path(path) => {
+            let segments = &path.path.segments;
+            let Some(last) = segments.last() else { return false };
+            let has_lifetime = match &last.arguments {
+                PathArguments::AngleBracketed(arguments) => {
+                    arguments.args.iter().any(|argument| matches!(argument, GenericArgument::Lifetime(_)))
+                }
+                _ => false,
+            };
+            let of_sqlx = segments.len() > 1 && segments[0].ident == "sqlx";
+            last.ident == "Transaction" && (has_lifetime || of_sqlx)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::tests::errors;
+
+    fn refused(attribute: &str, arguments: &str) -> Vec<String> {
+        errors(attribute, &format!("async fn f({arguments}) -> Result<(), E> {{ Ok(()) }}"))
+    }
+
+    #[test]
+    fn literal_text_that_was_meant_as_a_placeholder() {
+        const ARGUMENTS: &str = "id: u64, code: &str, order: Order, name: Arc<str>, user_id: UserId";
+        for (template, meant) in [
+            ("#id", "id"),
+            ("hotel:#order", "order"),
+            ("{id}:#code", "code"),
+            ("$code", "code"),
+            ("hotel:${code}", "code"),
+            ("${id}:{code}", "id"),
+            ("/orders/:id", "id"),
+            (":order", "order"),
+            ("{id}/:code", "code"),
+            ("hotel:%d", "id"),
+            ("hotel-%s", "id"),
+            ("order:id", "id"),
+            ("id", "id"),
+            ("order:{{id}}", "id"),
+            ("name of it", "name"),
+            ("by user_id", "user_id"),
+            ("<code>", "code"),
+        ] {
+            let found = refused(&format!("key = \"{template}\""), ARGUMENTS);
+            assert!(
+                found.len() == 1 && found[0].contains(&format!("did you mean `{{{meant}}}`?")),
+                "{template}: {found:?}"
+            );
+            let allowed = refused(&format!("key = \"{template}\", allow(literal_arg_name)"), ARGUMENTS);
+            assert_eq!(allowed, [""; 0], "{template}");
+        }
+    }
+
+    #[test]
+    fn literal_text_that_is_meant() {
+        const ARGUMENTS: &str =
+            "id: u64, code: &str, order: Order, force: bool, list: Vec<u64>, _skip: u64, (a, b): (u8, u8)";
+        for template in [
+            "nightly",
+            "order",
+            "order:{id}",
+            "order#{id}",
+            "id:{id}",
+            "#id:{id}",
+            "{id}:code",
+            "{id}-code",
+            "code:{id}",
+            "order#123",
+            "identity",
+            "ids",
+            "force",
+            "list",
+            "skip",
+            "_skip",
+            "100%",
+            "%discount",
+            "{order.id}:order",
+            "a",
+        ] {
+            let found = refused(&format!("key = \"{template}\""), ARGUMENTS);
+            assert_eq!(found, [""; 0], "{template}");
+        }
+        assert_eq!(refused("key = \"hotel:%d\"", ""), [""; 0]);
+    }
+
+    #[test]
+    fn names_are_looked_for_in_all_keys() {
+        assert_eq!(refused(r##"keys = ["#id", "b:{id}"]"##, "id: u64"), [""; 0]);
+        assert_eq!(refused(r##"keys = ["#id", "b:{code}"]"##, "id: u64, code: u64").len(), 1);
+        assert_eq!(refused(r##"keys(for code in &codes => "{code}:#id")"##, "id: u64, codes: Vec<u64>").len(), 1);
+        assert_eq!(refused(r#"keys(for code in &codes => "{code}:id")"#, "id: u64, codes: Vec<u64>"), [""; 0]);
+    }
+
+    #[test]
+    fn transactions_of_the_caller() {
+        for ty in [
+            "Transaction<'_, Postgres>",
+            "&mut Transaction<'_, Postgres>",
+            "sqlx::Transaction<Postgres>",
+            "&mut sqlx::Transaction<'a, Postgres>",
+            "&mut sqlx::postgres::Transaction",
+            "&'c mut tokio_postgres::Transaction<'c>",
+        ] {
+            let found = refused("key = \"a\"", &format!("tx: {ty}"));
+            assert!(found.len() == 1 && found[0].contains("allow(open_transaction)"), "{ty}: {found:?}");
+            assert_eq!(refused("key = \"a\", allow(open_transaction)", &format!("tx: {ty}")), [""; 0], "{ty}");
+        }
+        for ty in ["Transaction", "Transaction<Bitcoin>", "bank::Transaction", "&PgPool", "TransactionId"] {
+            assert_eq!(refused("key = \"a\"", &format!("tx: {ty}")), [""; 0], "{ty}");
+        }
     }
 }

@@ -49,7 +49,6 @@ pub(crate) struct Binding {
     /// The `cfg`s of its argument.
     pub(crate) cfgs: Vec<Attribute>,
     /// Of an argument that is bound as a whole.
-    #[allow(dead_code, reason = "the next commit reads it")]
     pub(crate) ty: Option<Type>,
 }
 
@@ -280,7 +279,7 @@ fn boxed_output(sig: &Signature) -> Option<Type> {
 }
 
 /// The first type argument of `…::NAME<T>`.
-fn argument_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+pub(crate) fn argument_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
     let Type::Path(path) = ungroup(ty) else { return None };
     let last = path.path.segments.last().filter(|last| last.ident == name)?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };

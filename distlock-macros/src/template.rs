@@ -30,9 +30,11 @@ pub(crate) struct Template {
     pub(crate) label: String,
     /// The arguments that the key mentions.
     pub(crate) mentions: BTreeSet<String>,
+    /// Where its placeholders stand, with their braces.
+    pub(crate) holes: Vec<Range<usize>>,
     /// A plain name that is no argument, in a template that `format_args!` can read as well: the compiler's own error
     /// points into the string and offers the name that was meant.
-    pub(crate) left_to_rustc: bool,
+    pub(crate) left_to_rustc: Option<String>,
 }
 
 pub(crate) enum Part {
@@ -78,7 +80,8 @@ pub(crate) fn parse(literal: &LitStr, scope: &Scope<'_>, errors: &mut Errors) ->
             separators: String::new(),
             label: String::new(),
             mentions: BTreeSet::new(),
-            left_to_rustc: false,
+            holes: Vec::new(),
+            left_to_rustc: None,
         },
         unknown: Vec::new(),
         format_args: true,
@@ -102,10 +105,16 @@ struct Parser<'a> {
     errors: &'a mut Errors,
 }
 
+impl Template {
+    /// Shows a fault inside of the template.
+    pub(crate) fn fault(&self, at: Range<usize>, message: &str, errors: &mut Errors) {
+        errors.at(span_of(&self.literal, at.clone()), drawn(message, &self.literal.value(), at));
+    }
+}
+
 impl Parser<'_> {
     fn fault(&mut self, at: Range<usize>, message: &str) {
-        let span = span_of(&self.template.literal, at.clone());
-        self.errors.at(span, drawn(message, &self.text, at));
+        self.template.fault(at, message, self.errors);
     }
 
     fn scan(&mut self) {
@@ -162,6 +171,7 @@ impl Parser<'_> {
 
     /// `at` includes the braces.
     fn placeholder(&mut self, inner: &str, at: Range<usize>) {
+        self.template.holes.push(at.clone());
         if self.touches() {
             self.fault(at.clone(), "two placeholders touch, so two sets of values could make the same key; put a separator such as `:` between");
         }
@@ -253,7 +263,7 @@ impl Parser<'_> {
             return;
         }
         if self.format_args && self.errors.is_empty() {
-            self.template.left_to_rustc = true;
+            self.template.left_to_rustc = self.unknown.first().map(|(name, _)| name.clone());
             // The build fails at the hint; to name them here as well would be a second error.
             for part in &mut self.template.parts {
                 if let Part::Value(placeholder) = part

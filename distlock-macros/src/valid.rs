@@ -6,11 +6,11 @@ use quote::ToTokens;
 use syn::LitStr;
 use syn::ext::IdentExt;
 
-use crate::attribute::{Given, OnLost, Options, Renew, Time};
+use crate::attribute::{After, Given, OnLost, Options, Refused, Renew, Time};
 use crate::diagnostics::Errors;
 use crate::duration::show;
 use crate::free::first_use;
-use crate::key::Key;
+use crate::lints::{self, Lint};
 use crate::shape::Function;
 
 /// The shortest ttl: below it, one lost packet is a lost lease.
@@ -22,13 +22,18 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// The least pause between two renewals.
 const MIN_RENEW: Duration = Duration::from_millis(3);
 
-pub(crate) fn check(options: &Options, function: &Function, _key: Option<&Key<'_>>, errors: &mut Errors) {
+pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors) {
     bounds(options, errors);
     renewal(options, errors);
     holding(options, errors);
     names(options, function, errors);
     lost_arguments(options, function, errors);
     manager_of_main(options, function, errors);
+    after(options, errors);
+    mapping(options, errors);
+    if !options.allowed.contains(&Lint::OpenTransaction) {
+        lints::open_transaction(function, errors);
+    }
 }
 
 fn bounds(options: &Options, errors: &mut Errors) {
@@ -108,6 +113,39 @@ fn holding(options: &Options, errors: &mut Errors) {
         && min_hold > max_hold
     {
         errors.on(text, format!("`min_hold` is longer than `max_hold`; make it at most `{}`", show(max_hold)));
+    }
+}
+
+fn after(options: &Options, errors: &mut Errors) {
+    for given in [&options.after_ok, &options.after_err].into_iter().flatten() {
+        let Given { name, value: After::Keep(Time::Literal(keep, literal)) } = given else { continue };
+        if keep.is_zero() {
+            errors.on(
+                literal,
+                format!("the duration must be longer than zero; write `{name} = release` to give the key back at once"),
+            );
+        } else if *keep > MAX_TTL {
+            errors.on(
+                literal,
+                format!(
+                    "`keep` must be at most `{}`; what has to stay done for longer belongs into a table",
+                    show(MAX_TTL)
+                ),
+            );
+        }
+    }
+}
+
+/// A function that makes an error is of no use where every failure has a value of its own.
+fn mapping(options: &Options, errors: &mut Errors) {
+    let fails = |given: &Option<Given<Refused>>| matches!(given, None | Some(Given { value: Refused::Error, .. }));
+    let Some(Given { name, .. }) = &options.map_err else { return };
+    let is_cancelled = matches!(options.on_lost, None | Some(Given { value: OnLost::Cancel, .. }));
+    if !fails(&options.on_busy) && !fails(&options.on_error) && !is_cancelled {
+        errors.at(
+            name.span(),
+            "`map_err` is never called, for `on_busy`, `on_error` and `on_lost` say what the call gives; leave it out",
+        );
     }
 }
 

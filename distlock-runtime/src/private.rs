@@ -218,8 +218,8 @@ macro_rules! shown {
 
 shown!(Display LowerHex UpperHex Octal Binary);
 
-/// Implemented by nothing: asking for such a type fails a build whose placeholder names something that is no argument.
-pub trait PlaceholderThatNamesNoArgument {}
-
-/// See [`PlaceholderThatNamesNoArgument`]. Silent where the name does not exist at all, for that is reported already.
-pub fn placeholder_is_no_argument<T: PlaceholderThatNamesNoArgument>() {}
+/// Evaluated at build if a placeholder names something that exists and is no argument.
+#[track_caller]
+pub const fn name_is_no_argument(problem: &str) {
+    panic!("{}", problem)
+}

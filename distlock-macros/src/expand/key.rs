@@ -8,6 +8,7 @@ use syn::spanned::Spanned;
 
 use super::{Expansion, grouped, own, private};
 use crate::key::Form;
+use crate::shape::bound_names;
 use crate::template::{Integer, Part, Spec, Template};
 
 impl Expansion<'_> {
@@ -81,45 +82,49 @@ impl Expansion<'_> {
         }}
     }
 
-    /// A name in a template that is no argument, shown by the compiler inside the literal. Arguments are hidden by a
-    /// wrapper that can always be shown, so that nothing else fails here. Should the name exist after all, as a static
-    /// in lower case, the question for a type that nothing answers fails the build.
+    /// A name in a template that is no argument, shown by the compiler inside the literal.
     pub(super) fn hints(&self) -> TokenStream {
-        self.key
-            .form
-            .templates()
-            .into_iter()
-            .filter(|template| template.left_to_rustc)
-            .map(|template| self.hint(template))
-            .collect()
+        let templates = self.key.form.templates().into_iter();
+        templates.filter_map(|template| Some(self.hint(template, template.left_to_rustc.as_ref()?))).collect()
     }
 
-    fn hint(&self, template: &Template) -> TokenStream {
+    /// Every argument is hidden by a wrapper that can always be shown, so that nothing else fails here. Should the name
+    /// exist after all, as a static or a constant in lower case, the constant is evaluated and says so; where it does not
+    /// exist, the compiler evaluates nothing.
+    fn hint(&self, template: &Template, name: &str) -> TokenStream {
         let p = &self.private;
         let literal = &template.literal;
-        let items = match &self.key.form {
-            Form::ForEach { pattern, .. } => {
-                let mut names = Vec::new();
-                crate::shape::bound_names(pattern, &mut names);
-                names
-            }
-            _ => Vec::new(),
-        };
-        let mentioned = |ident: &Ident| template.mentions.contains(&ident.unraw().to_string());
-        let shown = self
-            .function
-            .bindings
-            .iter()
+        let span = Span::mixed_site().located_at(literal.span());
+        let mut items = Vec::new();
+        if let Form::ForEach { pattern, .. } = &self.key.form {
+            bound_names(pattern, &mut items);
+        }
+        let arguments = || self.function.bindings.iter().filter(|binding| binding.ident != "self");
+        // The build fails here; that an argument looks unused then is no news.
+        let used = arguments().map(|binding| {
+            let (cfgs, ident) = (&binding.cfgs, &binding.ident);
+            quote_spanned!(Span::mixed_site()=> #(#cfgs)* let _ = &#ident;)
+        });
+        let used: TokenStream = used.collect();
+        let shown = arguments()
             .map(|binding| (binding.cfgs.as_slice(), &binding.ident))
             .chain(items.iter().map(|ident| ([].as_slice(), ident)))
-            .filter(|(_, ident)| mentioned(ident))
             .map(|(cfgs, ident)| quote_spanned!(Span::mixed_site()=> #(#cfgs)* let #ident = #p::Shown;));
-        quote_spanned! {Span::mixed_site()=>
-            if false {
-                #(#shown)*
-                let _ = #p::core::format_args!(#literal);
-                #p::placeholder_is_no_argument();
-            }
+        let problem = format!(
+            "`{name}` is no argument of this function; pass it as one, or name the constant with its path, as in `{{self::{name}}}`"
+        );
+        let p = private(self.options, span);
+        let fault = quote_spanned!(span=> #p::name_is_no_argument(#problem));
+        quote_spanned! {span=>
+            #used
+            const _: () = {
+                #[allow(unused_variables, reason = "the template mentions some")]
+                let _ = || {
+                    #(#shown)*
+                    let _ = #p::core::format_args!(#literal);
+                };
+                #fault
+            };
         }
     }
 
@@ -146,7 +151,7 @@ impl Expansion<'_> {
                 }
             });
         }
-        quote_spanned!(Span::mixed_site()=> #chain.finish().map(#p::Keys::from))
+        quote_spanned!(Span::mixed_site()=> #chain.finish().map(#p::Keys::one))
     }
 
     fn integer_format(&self, Integer { prefix, width, radix }: Integer) -> TokenStream {

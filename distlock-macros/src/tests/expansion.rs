@@ -39,7 +39,7 @@ fn a_function() {
                         },
                     )
                     .finish()
-                    .map(::distlock::__private::Keys::from);
+                    .map(::distlock::__private::Keys::one);
                 let __settings = ::distlock::__private::Settings {
                     ttl: ::distlock::__private::core::option::Option::Some(
                         ::distlock::__private::Duration::from_millis(5000u64),
@@ -110,7 +110,7 @@ fn a_lease_and_closures() {
                     .literal("k:")
                     .hash("id", &id)
                     .finish()
-                    .map(::distlock::__private::Keys::from);
+                    .map(::distlock::__private::Keys::one);
                 let __settings = ::distlock::__private::Settings {
                     ttl: ::distlock::__private::core::option::Option::Some(const {
                         ::distlock::__private::checked_ttl(TTL)
@@ -203,7 +203,7 @@ fn a_job() {
                 let __key = __distlock_private::KeyBuilder::new("")
                     .literal("nightly")
                     .finish()
-                    .map(__distlock_private::Keys::from);
+                    .map(__distlock_private::Keys::one);
                 let __settings = __distlock_private::Settings {
                     ttl: __distlock_private::core::option::Option::Some(const {
                         __distlock_private::checked_ttl(Self::TTL)
@@ -289,7 +289,7 @@ fn a_method_of_async_trait() {
                         .literal("save:")
                         .value("id", &id)
                         .finish()
-                        .map(::distlock::__private::Keys::from);
+                        .map(::distlock::__private::Keys::one);
                     let __settings = ::distlock::__private::Settings {
                         ..::distlock::__private::INHERIT
                     };

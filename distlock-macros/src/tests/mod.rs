@@ -13,7 +13,7 @@ fn expand(attribute: &str, item: &str) -> TokenStream {
 }
 
 /// The texts of all `compile_error!`s in front of the item.
-fn errors(attribute: &str, item: &str) -> Vec<String> {
+pub(crate) fn errors(attribute: &str, item: &str) -> Vec<String> {
     let calls = |input: syn::parse::ParseStream<'_>| {
         let mut texts = Vec::new();
         while let Ok(call) = input.fork().parse::<syn::ItemMacro>() {

@@ -47,7 +47,6 @@ fn no_fault_is_reported_twice() {
         r#"key = ["a", "b"]"#,
         r#"key = "a", keys = ["b"]"#,
         r#"keys = ["b"], key = "a""#,
-        r#"Order, key = "a""#,
         r#"key = "a", Order"#,
         r#"[]"#,
         r#"[Order "x"]"#,

@@ -1,0 +1,117 @@
+//! The compiler, with the libraries that this test itself was linked with.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::SystemTime;
+
+/// What the files may use, each with a program that only compiles if the library is the right one: another build of it
+/// may lie there, with fewer features or of another compiler.
+const LIBRARIES: [(&str, &str); 5] = [
+    (
+        "distlock",
+        "#[distlock::distributed_lock(key = \"k:{id}\")] async fn f(id: u8) -> Result<(), distlock::LockError> { Ok(()) } fn main() { drop(f(1)); }",
+    ),
+    ("tokio", "#[tokio::main] async fn main() { tokio::time::pause(); tokio::fs::metadata(\"\").await.ok(); }"),
+    ("async_trait", "#[async_trait::async_trait] trait T { async fn f(&self); } fn main() {}"),
+    ("anyhow", "fn main() { let _: anyhow::Error = anyhow::anyhow!(\"x\"); }"),
+    ("thiserror", "#[derive(Debug, thiserror::Error)] #[error(\"x\")] struct E; fn main() {}"),
+];
+
+pub(crate) struct Compiler {
+    rustc: OsString,
+    /// The folder with everything that the libraries need.
+    libraries: PathBuf,
+    externs: Vec<(&'static str, PathBuf)>,
+    /// For what is compiled.
+    out: PathBuf,
+}
+
+impl Compiler {
+    pub(crate) fn find() -> Self {
+        let this = env::current_exe().unwrap();
+        let libraries = this.parent().unwrap().to_owned();
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ui-{:?}", std::thread::current().id()));
+        fs::create_dir_all(&out).unwrap();
+        let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let mut compiler = Self { rustc, libraries, externs: Vec::new(), out };
+        for (name, program) in LIBRARIES {
+            let source = compiler.out.join(format!("uses_{name}.rs"));
+            fs::write(&source, program).unwrap();
+            let found = compiler.builds(name).into_iter().find(|build| {
+                compiler.externs.push((name, build.clone()));
+                let fits = compiler.check(&source).is_ok();
+                compiler.externs.pop();
+                fits
+            });
+            let build = found.unwrap_or_else(|| panic!("no build of `{name}` in {}", compiler.libraries.display()));
+            compiler.externs.push((name, build));
+        }
+        compiler
+    }
+
+    /// Every build of a library, the newest first: cargo has just seen to it that this one is up to date.
+    fn builds(&self, name: &str) -> Vec<PathBuf> {
+        let is_build = |file: &Path| {
+            let text = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let library = text.strip_prefix("lib").or_else(|| text.strip_prefix(name).map(|_| text));
+            let ends = [".rlib", ".so", ".dylib", ".dll"].iter().any(|end| text.ends_with(end));
+            ends && library.is_some_and(|text| text.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')))
+        };
+        let age =
+            |file: &PathBuf| fs::metadata(file).and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut builds: Vec<PathBuf> = fs::read_dir(&self.libraries)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|file| is_build(file))
+            .collect();
+        builds.sort_by_key(|build| std::cmp::Reverse(age(build)));
+        builds
+    }
+
+    /// As in `1.95.0 (…)`.
+    pub(crate) fn version(&self) -> String {
+        let output = Command::new(&self.rustc).arg("--version").output().unwrap();
+        text(&output.stdout).trim_start_matches("rustc ").trim().to_owned()
+    }
+
+    /// Checks the file as `cargo check` does, or says what the compiler said.
+    pub(crate) fn check(&self, file: &Path) -> Result<(), String> {
+        let output = self.compile(file, "metadata");
+        if output.status.success() { Ok(()) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Builds the file and runs it.
+    pub(crate) fn run(&self, file: &Path) -> Result<(), String> {
+        let output = self.compile(file, "link");
+        if !output.status.success() {
+            return Err(text(&output.stderr));
+        }
+        let program = self.out.join(file.file_stem().unwrap());
+        let output = Command::new(program).output().map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(format!("{}{}", text(&output.stdout), text(&output.stderr))) }
+    }
+
+    fn compile(&self, file: &Path, emit: &str) -> Output {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut command = Command::new(&self.rustc);
+        command.current_dir(here).args([
+            "--edition=2024",
+            "--crate-type=bin",
+            "--color=never",
+            "--diagnostic-width=140",
+        ]);
+        command.arg(format!("--emit={emit}")).arg("--out-dir").arg(&self.out);
+        command.arg("-L").arg(format!("dependency={}", self.libraries.display()));
+        for (name, build) in &self.externs {
+            command.arg("--extern").arg(format!("{name}={}", build.display()));
+        }
+        command.arg(file.strip_prefix(here).unwrap_or(file)).output().unwrap()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

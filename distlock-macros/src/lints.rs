@@ -77,7 +77,8 @@ fn meant(template: &Template, names: &[(String, bool)]) -> Option<(Range<usize>,
     let text = template.literal.value();
     let is_constant = template.holes.is_empty();
     let mut start = 0;
-    for hole in template.holes.iter().cloned().chain([text.len()..text.len()]) {
+    let end = text.len()..text.len();
+    for hole in template.holes.iter().cloned().chain(std::iter::once(end)) {
         let literal = start..hole.start;
         if text[literal.clone()].ends_with('$') && !hole.is_empty() {
             return Some((hole.start - 1..hole.end, text[hole.start + 1..hole.end - 1].to_owned()));

@@ -6,12 +6,13 @@ use quote::ToTokens;
 use syn::LitStr;
 use syn::ext::IdentExt;
 
-use crate::attribute::{After, Given, OnLost, Options, Refused, Renew, Time};
-use crate::diagnostics::Errors;
+use crate::attribute::{After, Given, OnLost, Options, Refused, Renew, Time, Wait};
+use crate::diagnostics::{Errors, nearest};
 use crate::duration::show;
 use crate::free::first_use;
 use crate::lints::{self, Lint};
 use crate::shape::Function;
+use crate::values::word;
 
 /// The shortest ttl: below it, one lost packet is a lost lease.
 const MIN_TTL: Duration = Duration::from_millis(10);
@@ -29,6 +30,7 @@ pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors)
     names(options, function, errors);
     lost_arguments(options, function, errors);
     manager_of_main(options, function, errors);
+    words(options, function, errors);
     after(options, errors);
     mapping(options, errors);
     if !options.allowed.contains(&Lint::OpenTransaction) {
@@ -113,6 +115,25 @@ fn holding(options: &Options, errors: &mut Errors) {
         && min_hold > max_hold
     {
         errors.on(text, format!("`min_hold` is longer than `max_hold`; make it at most `{}`", show(max_hold)));
+    }
+}
+
+/// A name that is no argument and nearly a word of the option.
+fn words(options: &Options, function: &Function, errors: &mut Errors) {
+    let wait = match &options.wait {
+        Some(Given { value: Wait::For(time), .. }) => Some(("wait", time, ["forever"].as_slice())),
+        _ => None,
+    };
+    let renew = match &options.renew {
+        Some(Given { value: Renew::Every(time), .. }) => Some(("renew", time, ["auto", "off"].as_slice())),
+        _ => None,
+    };
+    for (option, time, words) in [wait, renew].into_iter().flatten() {
+        let Time::Computed(value) = time else { continue };
+        let Some(name) = word(value).filter(|name| function.binding(name).is_none()) else { continue };
+        if let Some(near) = nearest(&name, words.iter().copied()) {
+            errors.on(value, format!("no argument named `{name}`; did you mean `{option} = {near}`?"));
+        }
     }
 }
 

@@ -187,17 +187,12 @@ impl<T, E: FromLockError> CarriesLost for Result<T, E> {
     label = "not a `Result`",
     note = "or leave `map_err` out and say what the call gives with `on_busy`, `on_error` and `on_lost`"
 )]
-pub trait MapsError: Sized {
-    /// What the function makes of a `LockError`.
-    type Error;
-
+pub trait MapsError<E>: Sized {
     /// The value for the caller.
-    fn failed(err: Self::Error) -> Self;
+    fn failed(err: E) -> Self;
 }
 
-impl<T, E> MapsError for Result<T, E> {
-    type Error = E;
-
+impl<T, E> MapsError<E> for Result<T, E> {
     fn failed(err: E) -> Self {
         Err(err)
     }

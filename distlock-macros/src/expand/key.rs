@@ -3,7 +3,6 @@
 use proc_macro2::{Delimiter, Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::Expr;
-use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 
 use super::{Expansion, grouped, own, private};
@@ -19,6 +18,7 @@ impl Expansion<'_> {
             Form::One(template) => self.made(template),
             Form::Several(templates) => {
                 let keys = templates.iter().map(|template| self.made(template));
+                let keys = keys.map(|key| quote_spanned!(Span::mixed_site()=> #key.map(#p::Keys::one)));
                 quote_spanned!(Span::mixed_site()=> #p::Keys::several([#(#keys),*]))
             }
             Form::ForEach { pattern, items, template } => {
@@ -28,7 +28,7 @@ impl Expansion<'_> {
                 quote_spanned! {Span::mixed_site()=> {
                     let mut #keys = #p::Vec::new();
                     for #pattern in #items {
-                        #keys.push(#made);
+                        #keys.push(#made.map(#p::Keys::one));
                     }
                     #p::Keys::several(#keys)
                 }}
@@ -151,7 +151,7 @@ impl Expansion<'_> {
                 }
             });
         }
-        quote_spanned!(Span::mixed_site()=> #chain.finish().map(#p::Keys::one))
+        quote_spanned!(Span::mixed_site()=> #chain.finish())
     }
 
     fn integer_format(&self, Integer { prefix, width, radix }: Integer) -> TokenStream {

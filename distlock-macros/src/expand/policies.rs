@@ -140,7 +140,7 @@ impl Asked<'_> {
 
     /// The return type with the error that the user's function makes of the one in hand.
     fn mapped(&self, map: &ExprPath, err: &Ident) -> TokenStream {
-        let function = self.member("MapsError", "failed");
+        let function = self.member_with("MapsError", "failed", &quote!(<_>));
         let span = Span::mixed_site().located_at(map.span());
         let (_, last) = self.expansion.output_span();
         let made = grouped(Delimiter::Parenthesis, quote_spanned!(span=> #map(#err)), span);
@@ -172,11 +172,15 @@ impl Asked<'_> {
 
     /// `<OUTPUT as TRAIT>::NAME`, shown at the return type.
     fn member(&self, of: &str, name: &str) -> TokenStream {
+        self.member_with(of, name, &TokenStream::new())
+    }
+
+    fn member_with(&self, of: &str, name: &str, arguments: &TokenStream) -> TokenStream {
         let (first, last) = self.expansion.output_span();
         let span = Span::mixed_site().located_at(first);
         let p = private(self.expansion.options, span);
         let (of, name, output) = (Ident::new(of, span), Ident::new(name, last), &self.output);
         let opening = quote_spanned!(first=> <);
-        quote_spanned!(span=> #opening #output as #p::#of>::#name)
+        quote_spanned!(span=> #opening #output as #p::#of #arguments>::#name)
     }
 }

@@ -38,8 +38,7 @@ fn a_function() {
                             prefix: false,
                         },
                     )
-                    .finish()
-                    .map(::distlock::__private::Keys::one);
+                    .finish();
                 let __settings = ::distlock::__private::Settings {
                     ttl: ::distlock::__private::core::option::Option::Some(
                         ::distlock::__private::Duration::from_millis(5000u64),
@@ -109,8 +108,7 @@ fn a_lease_and_closures() {
                 let __key = ::distlock::__private::KeyBuilder::new(":")
                     .literal("k:")
                     .hash("id", &id)
-                    .finish()
-                    .map(::distlock::__private::Keys::one);
+                    .finish();
                 let __settings = ::distlock::__private::Settings {
                     ttl: ::distlock::__private::core::option::Option::Some(const {
                         ::distlock::__private::checked_ttl(TTL)
@@ -200,10 +198,7 @@ fn a_job() {
         &expect![[r#"
             async fn tick() {
                 use mine::locks::__private as __distlock_private;
-                let __key = __distlock_private::KeyBuilder::new("")
-                    .literal("nightly")
-                    .finish()
-                    .map(__distlock_private::Keys::one);
+                let __key = __distlock_private::KeyBuilder::new("").literal("nightly").finish();
                 let __settings = __distlock_private::Settings {
                     ttl: __distlock_private::core::option::Option::Some(const {
                         __distlock_private::checked_ttl(Self::TTL)
@@ -288,8 +283,7 @@ fn a_method_of_async_trait() {
                     let __key = ::distlock::__private::KeyBuilder::new(":")
                         .literal("save:")
                         .value("id", &id)
-                        .finish()
-                        .map(::distlock::__private::Keys::one);
+                        .finish();
                     let __settings = ::distlock::__private::Settings {
                         ..::distlock::__private::INHERIT
                     };

@@ -1,4 +1,4 @@
-// the lock is taken before the body has set a manager
+// catalogue D5-main
 use distlock::{LockError, LockManager, distributed_lock};
 
 #[distributed_lock(key = "order")]

@@ -1,4 +1,4 @@
-// M17
+// catalogue M17
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order\n:{id}")]

@@ -1,4 +1,4 @@
-// no such crate
+// catalogue D5-crate
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", ttl = "5s", crate = lockd)]

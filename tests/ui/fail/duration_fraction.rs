@@ -1,7 +1,7 @@
-// M23
+// catalogue M23
 use distlock::{LockError, distributed_lock};
 
-#[distributed_lock(key = "order:{id}", ttl = "0.5ms", wait = 1.5, max_hold = 5s)]
+#[distributed_lock(key = "order:{id}", ttl = "0.5ms")]
 async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
 
 fn main() { drop(claim(1)); }

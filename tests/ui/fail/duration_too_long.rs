@@ -1,4 +1,4 @@
-// M23
+// catalogue M23
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", ttl = "300h")]

@@ -1,4 +1,4 @@
-// a constant where the template should be
+// catalogue M26
 use distlock::{LockError, distributed_lock};
 
 const NIGHTLY: &str = "nightly";

@@ -1,4 +1,4 @@
-// a name where the template should be
+// catalogue D5-label
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = id)]

@@ -1,4 +1,4 @@
-// lease is a name
+// catalogue D5-lease
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", lease = "lease")]

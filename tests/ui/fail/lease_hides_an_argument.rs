@@ -1,4 +1,4 @@
-// lease = id
+// catalogue also-lease
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", lease = id)]

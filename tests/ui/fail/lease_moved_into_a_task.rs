@@ -1,4 +1,4 @@
-// a lease in another task
+// catalogue D5-lease-moved
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", lease = lease)]

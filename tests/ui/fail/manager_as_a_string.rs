@@ -1,4 +1,4 @@
-// a string where the manager should be
+// catalogue D5-manager
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", manager = "redis://localhost")]

@@ -1,4 +1,4 @@
-// catalogue 11
+// catalogue also-max-hold
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", ttl = "5s", max_hold = "1s")]

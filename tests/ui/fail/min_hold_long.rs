@@ -1,4 +1,4 @@
-// catalogue 11
+// catalogue also-min-hold
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", min_hold = "5s", max_hold = "1s")]

@@ -1,4 +1,4 @@
-// a static in lower case
+// catalogue D6-static
 use distlock::{LockError, distributed_lock};
 
 #[allow(non_upper_case_globals)]

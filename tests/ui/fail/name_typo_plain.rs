@@ -1,4 +1,4 @@
-// catalogue 12, in the literal
+// catalogue 12
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "coupon:{campagn}:{id:04}")]

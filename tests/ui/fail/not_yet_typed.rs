@@ -1,4 +1,4 @@
-// options of later versions
+// catalogue D5-not-yet
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(Order { id }, ttl = "5s")]

@@ -1,4 +1,4 @@
-// a word of the other policies
+// catalogue D5-on-lost-word
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", on_lost = skip)]

@@ -1,4 +1,4 @@
-// the closure of on_lost cannot use arguments
+// catalogue D5-on-lost-argument
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", on_lost = |_| Ok(id))]

@@ -1,4 +1,4 @@
-// M13a
+// catalogue M13
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(kee = "order:{id}", ttl = "5s")]

@@ -1,4 +1,4 @@
-// D6
+// catalogue D6-positional
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{0}")]

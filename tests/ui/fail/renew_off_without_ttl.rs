@@ -1,4 +1,4 @@
-// catalogue 11
+// catalogue also-renew-off
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", renew = off)]

@@ -1,4 +1,4 @@
-// catalogue 11
+// catalogue also-renew
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", ttl = "5s", renew = "3s")]

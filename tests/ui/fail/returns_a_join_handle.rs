@@ -1,4 +1,4 @@
-// a result that defers the work
+// catalogue also-join-handle
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}")]

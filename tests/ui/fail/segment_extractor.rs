@@ -1,4 +1,4 @@
-// KeySegment: an extractor that is not taken apart
+// catalogue D6-extractor
 use distlock::{LockError, distributed_lock};
 
 struct Path<T>(T);

@@ -1,4 +1,4 @@
-// KeySegment: float
+// catalogue also-float
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "coupon:{id}:{id}")]

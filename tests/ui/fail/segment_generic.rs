@@ -1,4 +1,4 @@
-// KeySegment: a type that only prints
+// catalogue also-debug
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "coupon:{id}")]

@@ -1,4 +1,4 @@
-// KeySegment: Option
+// catalogue also-option
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "coupon:{id}")]

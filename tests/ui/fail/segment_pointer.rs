@@ -1,4 +1,4 @@
-// KeySegment: behind pointers
+// catalogue D6-pointer
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "coupon:{id}")]

@@ -1,4 +1,4 @@
-// KeySegment: a struct
+// catalogue 15
 use distlock::{LockError, distributed_lock};
 
 struct User;

@@ -1,4 +1,4 @@
-// KeySegment: Vec
+// catalogue 16
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "coupon:{ids}")]

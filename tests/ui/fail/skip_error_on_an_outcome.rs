@@ -1,4 +1,4 @@
-// on_error = skip on Outcome
+// catalogue D5-skip-outcome
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", on_busy = skip, on_error = skip)]

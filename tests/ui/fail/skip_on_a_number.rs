@@ -1,4 +1,4 @@
-// on_busy = skip on u32
+// catalogue also-skip
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", on_busy = skip)]

@@ -1,4 +1,4 @@
-// spec on a string
+// catalogue D6-spec-type
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "coupon:{id:04}")]

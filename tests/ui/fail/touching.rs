@@ -1,4 +1,4 @@
-// touching placeholders
+// catalogue also-touching
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}{id}")]

@@ -1,4 +1,4 @@
-// placeholders with letters between
+// catalogue D6-letters
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}x%{id}")]

@@ -1,4 +1,4 @@
-// a wait of zero
+// catalogue D5-wait-zero
 use distlock::{LockError, distributed_lock};
 
 #[distributed_lock(key = "order:{id}", wait = 0)]

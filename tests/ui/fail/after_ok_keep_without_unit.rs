@@ -1,0 +1,7 @@
+// catalogue 6
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", after_ok = keep(24))]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

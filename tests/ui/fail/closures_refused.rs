@@ -1,7 +1,0 @@
-// forms of closures
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:{id}", on_busy = async |_| Ok(()), on_error = || Ok(()), on_lost = |lost| -> Result<(), LockError> { Ok(()) })]
-async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
-
-fn main() { drop(claim(1)); }

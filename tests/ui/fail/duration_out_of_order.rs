@@ -1,0 +1,7 @@
+// catalogue M23
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", ttl = "30s 1m")]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

@@ -1,0 +1,7 @@
+// catalogue 48
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", min_hold = "25h")]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

@@ -1,0 +1,7 @@
+// catalogue D5-elsewhere
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", lock_at_least_for = "5s")]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

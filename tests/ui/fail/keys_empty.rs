@@ -1,0 +1,7 @@
+// catalogue D5-keys-empty
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(keys = [])]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

@@ -1,0 +1,7 @@
+// catalogue D5-keys-loop
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(keys("order:{id}"))]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

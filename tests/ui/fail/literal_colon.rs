@@ -1,0 +1,7 @@
+// catalogue D6-colon
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "/hotels/:id")]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

@@ -1,0 +1,7 @@
+// catalogue also-dollar
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "hotel:${id}")]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

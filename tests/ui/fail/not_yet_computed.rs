@@ -1,7 +1,0 @@
-// options of later versions
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = format!("order:{id}"))]
-async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
-
-fn main() { drop(claim(1)); }

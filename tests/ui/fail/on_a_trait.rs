@@ -1,0 +1,7 @@
+// catalogue 31
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}")]
+trait Claims {}
+
+fn main() {}

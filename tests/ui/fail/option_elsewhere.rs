@@ -1,7 +1,0 @@
-// words of other libraries
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:{id}", lease_time = "5s", timeout = 3, skip, name = "x")]
-async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
-
-fn main() { drop(claim(1)); }

@@ -1,7 +1,0 @@
-// catalogue 22
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = "a:{f(id)?}:{if id {b} else {c}}:{|x| x}:{\"lit\"}:{id + 1}:{f(id)}:{id!()}:{&id}:{id.max(|x| x)}")]
-async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
-
-fn main() { drop(claim(1)); }

@@ -1,7 +1,0 @@
-// M16
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = "hotel:{#id}:{$id}:{:id}:{%s}")]
-async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
-
-fn main() { drop(claim(1)); }

@@ -1,0 +1,7 @@
+// catalogue also-skip
+use distlock::distributed_lock;
+
+#[distributed_lock(key = "order:{id}", on_error = skip)]
+async fn claim(id: u64) -> u32 { 1 }
+
+fn main() { drop(claim(1)); }

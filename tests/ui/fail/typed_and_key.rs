@@ -1,0 +1,7 @@
+// catalogue D5-one-source
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", Order { id })]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

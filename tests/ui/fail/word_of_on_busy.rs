@@ -1,0 +1,7 @@
+// catalogue 43
+use distlock::{LockError, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", on_busy = skp)]
+async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
+
+fn main() { drop(claim(1)); }

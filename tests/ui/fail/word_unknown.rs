@@ -1,7 +1,0 @@
-// catalogue 43
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:{id}", on_error = abort, on_busy = skp, on_lost = 5, reentrant = yes)]
-async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
-
-fn main() { drop(claim(1)); }

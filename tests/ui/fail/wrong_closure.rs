@@ -1,7 +1,0 @@
-// a closure of another type
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = "order:{id}", on_busy = |busy| busy.waited(), on_lost = |lost| lost)]
-async fn claim(id: u64) -> Result<u32, LockError> { Ok(1) }
-
-fn main() { drop(claim(1)); }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::parse::{ParseStream, Parser};
@@ -156,7 +156,7 @@ impl Options {
         }
         let is_typed = matches!(self.source, Some(Given { value: Source::Typed(_), .. }));
         if self.was_written(&text) && text != "allow" && !is_typed {
-            errors.at(name.span(), format!("option `{text}` is given twice"));
+            errors.at(name.span(), format!("option `{text}` is given twice; leave one out"));
             return skip_item(input);
         }
         if text == "key" || text == "keys" {
@@ -171,13 +171,11 @@ impl Options {
         }
         self.seen.push(text.clone());
         if input.peek(syn::token::Paren) && (text == "keys" || text == "allow") {
-            let TokenTree::Group(arguments) = input.parse()? else { return Ok(()) };
             if text == "keys" {
-                self.source = source::for_each(&arguments, errors).map(|value| Given { name, value });
-            } else {
-                self.allow(&arguments, errors);
+                self.source = source::for_each(input, errors)?.map(|value| Given { name, value });
+                return Ok(());
             }
-            return Ok(());
+            return self.allow(input, errors);
         }
         let colon = input.span();
         if input.peek(Token![:]) && !input.peek(Token![::]) {
@@ -208,12 +206,18 @@ impl Options {
     }
 
     /// `allow(LINT, …)`.
-    fn allow(&mut self, arguments: &Group, errors: &mut Errors) {
-        let names = Punctuated::<Path, Token![,]>::parse_terminated.parse2(arguments.stream());
-        match names {
+    fn allow(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<()> {
+        let content;
+        syn::parenthesized!(content in input);
+        match Punctuated::<Path, Token![,]>::parse_terminated(&content) {
             Ok(names) => self.allowed.extend(names.iter().filter_map(|name| Lint::named(name, errors))),
-            Err(error) => errors.at(error.span(), "`allow(..)` takes names of lints, as in `allow(literal_arg_name)`"),
+            Err(error) => {
+                // What is left must be taken, or it is an error of its own.
+                content.parse::<TokenStream>()?;
+                errors.at(error.span(), "`allow(..)` takes names of lints, as in `allow(literal_arg_name)`");
+            }
         }
+        Ok(())
     }
 
     /// What does not begin with the name of an option.
@@ -271,8 +275,10 @@ impl Options {
                     Some("off") => Some(Renew::Off),
                     _ if is_quoted(text, &value, &["auto", "off"], errors) => None,
                     _ => match &value {
-                        Expr::Lit(literal) if matches!(literal.lit, Lit::Bool(_)) => {
-                            choose(text, &value, &["auto", "off"], "a duration", errors)
+                        Expr::Lit(syn::ExprLit { lit: Lit::Bool(on), .. }) => {
+                            let word = if on.value { "auto" } else { "off" };
+                            errors.on(&value, format!("`renew` takes `auto`, `off` or a duration; did you mean `{word}`?"));
+                            None
                         }
                         _ => time(text, value, errors).map(Renew::Every),
                     },

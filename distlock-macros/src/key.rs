@@ -133,7 +133,10 @@ fn needs_label(value: &Expr, errors: &mut Errors) {
 
 /// A loop whose template has nothing of the item locks one key however many there are.
 fn same_for_all(template: &Template, scope: &Scope<'_>, literal: &LitStr, errors: &mut Errors) {
-    if scope.items.iter().any(|item| template.mentions.contains(&item.ident.unraw().to_string())) {
+    // A wrong name is one fault.
+    if template.left_to_rustc.is_some()
+        || scope.items.iter().any(|item| template.mentions.contains(&item.ident.unraw().to_string()))
+    {
         return;
     }
     let instead = match scope.items.first() {

@@ -63,9 +63,14 @@ pub(crate) fn literal_arg_name(templates: &[&Template], scope: &Scope<'_>, error
         if let Some((at, name)) = meant(template, &names) {
             let text = template.literal.value();
             let written = text.get(at.clone()).unwrap_or_default();
+            let what = if written.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+                "is literal text, the same for every call"
+            } else {
+                "is how other languages write a placeholder"
+            };
             template.fault(
                 at,
-                &format!("`{written}` is literal text, the same for every call; did you mean `{{{name}}}`? if not, add `allow(literal_arg_name)`"),
+                &format!("`{written}` {what}; did you mean `{{{name}}}`? if not, add `allow(literal_arg_name)`"),
                 errors,
             );
         }

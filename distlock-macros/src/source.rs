@@ -123,20 +123,24 @@ pub(crate) fn several(value: Expr, errors: &mut Errors) -> Option<Source> {
 }
 
 /// What stands in the brackets of `keys(…)`.
-pub(crate) fn for_each(arguments: &Group, errors: &mut Errors) -> Option<Source> {
-    let begins_with_for =
-        matches!(arguments.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "for");
-    if !begins_with_for {
+pub(crate) fn for_each(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Source>> {
+    let content;
+    let brackets = syn::parenthesized!(content in input);
+    let read = if content.peek(Token![for]) {
+        for_loop(&content)
+            .map_err(|error| syn::Error::new(error.span(), format!("{error}; write a loop such as {A_LOOP}")))
+    } else {
         let text =
             format!("`keys(..)` takes a loop, as in {A_LOOP}; a list of templates stands behind `=`, as in {A_LIST}");
-        errors.on(arguments, text);
-        return None;
-    }
-    match for_loop.parse2(arguments.stream()) {
-        Ok(source) => Some(source),
+        Err(syn::Error::new(brackets.span.join(), text))
+    };
+    match read {
+        Ok(source) => Ok(Some(source)),
         Err(error) => {
-            errors.at(error.span(), format!("{error}; write a loop such as {A_LOOP}"));
-            None
+            // What is left must be taken, or it is an error of its own.
+            content.parse::<TokenStream>()?;
+            errors.at(error.span(), error);
+            Ok(None)
         }
     }
 }

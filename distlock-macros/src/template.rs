@@ -216,7 +216,9 @@ impl Parser<'_> {
             return Err(format!("a literal is not allowed in a key placeholder; {ALLOWED}"));
         }
         if let Some(name) = source.strip_prefix(['#', '$', ':', '%']) {
-            let name = if is_plain_name(name) { name } else { "id" };
+            let names = self.scope.names();
+            let first = names.iter().map(String::as_str).find(|first| *first != "self").unwrap_or("id");
+            let name = if self.scope.binding(name).is_some() { name } else { first };
             return Err(format!("`{{{source}}}` is no placeholder; did you mean `{{{name}}}`?"));
         }
         let readable = raw_if_keyword(source);

@@ -5,7 +5,8 @@
 //! One call goes through these rooms:
 //!
 //! * `lock` (by hand) or `private` (the attribute) says what is wanted; `settings` checks it; `current` finds the manager.
-//! * `segment` writes values into a key, `whole` takes a computed one, `key` names the key on a server.
+//! * `segment` writes values into a key, `items` goes through a list
+//!   of things, `whole` takes a computed key, `key` names the key on a server.
 //! * `locked` is the call as a future: it acquires, polls the body under the deadline, releases.
 //! * `acquire` gets the lease: through the process's `gate`, by one `attempt` after the other at the `store`, waiting in
 //!   between.
@@ -30,6 +31,7 @@ mod gate;
 mod grant;
 mod hand_on;
 mod held;
+mod items;
 mod key;
 mod lease;
 mod lock;

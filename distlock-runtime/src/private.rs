@@ -8,6 +8,7 @@ pub use crate::current::current;
 pub use crate::declarations::Spec;
 use crate::error::{Busy, LockError, Lost};
 use crate::events;
+pub use crate::items::{Items, ItemsBehind, ItemsOf, Iterable, NoItems};
 pub use crate::key::Keys;
 pub use crate::lease::Several;
 pub use crate::locked::{Call, Ending, Locked, Opened, Start, Verdict};

@@ -6,6 +6,7 @@ mod cancelled;
 mod deadlines;
 mod hand_on;
 mod hostile;
+mod options;
 mod releases;
 mod renewals;
 mod replies;

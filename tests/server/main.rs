@@ -4,6 +4,7 @@
 
 mod hand_on;
 mod loss;
+mod options;
 mod orphans;
 mod outage;
 mod pauses;

@@ -67,18 +67,18 @@ impl Expansion<'_> {
         }
     }
 
-    /// What a loop goes through. A list that has a place is borrowed, for the body wants it too; by the name of the
-    /// method, because it may be a reference already.
+    /// What a loop goes through. A list that has a place is borrowed, for the body wants it too.
     fn by_reference(&self, items: &Expr) -> TokenStream {
         if !is_place(items) {
             return quote!(#items);
         }
-        let p = &self.private;
         let span = Span::mixed_site().located_at(items.span());
+        let p = private(self.options, span);
+        let place = grouped(Delimiter::Parenthesis, quote_spanned!(span=> &#items), span);
         quote_spanned! {span=> {
-            #[allow(unused_imports, reason = "the prelude may have it")]
-            use #p::core::iter::IntoIterator as _;
-            (&#items).into_iter()
+            #[allow(unused_imports, reason = "one of them fits")]
+            use #p::{ItemsBehind as _, ItemsOf as _, NoItems as _};
+            (&#p::Items #place).items()
         }}
     }
 

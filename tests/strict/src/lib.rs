@@ -85,6 +85,58 @@ pub async fn skipped(id: u64) -> Result<Option<u64>, LockError> {
     Ok(Some(id))
 }
 
+/// Is on several things, and keeps them.
+///
+/// # Errors
+///
+/// Those of the lock.
+#[distributed_lock(keys = ["a:{id}", "b:{name}"], label = "both", after_ok = keep("1h"), after_err = keep(TTL), lease = lease)]
+pub async fn several(id: u64, name: &str) -> Result<u64, LockError> {
+    yield_now().await;
+    lease.ensure_held()?;
+    Ok(id)
+}
+
+/// Is on each thing of a list.
+///
+/// # Errors
+///
+/// What is made of those of the lock.
+#[distributed_lock(keys(for (id, _) in &list => "a:{id}"), map_err = text)]
+pub async fn each(list: Vec<(u64, String)>, names: &[String]) -> Result<Vec<(u64, String)>, String> {
+    yield_now().await;
+    tokio::task::consume_budget().await;
+    if names.is_empty() { Err(String::new()) } else { Ok(list) }
+}
+
+/// Is on each thing of a list that it borrows.
+///
+/// # Errors
+///
+/// Those of the lock.
+#[distributed_lock(keys(for name in names => "a:{name}"))]
+pub async fn each_of(names: &[String]) -> Result<usize, LockError> {
+    yield_now().await;
+    Ok(names.len())
+}
+
+/// Is on what it is told.
+///
+/// # Errors
+///
+/// Those of the lock.
+#[distributed_lock(key = key, label = "computed", after_ok = keep(time), allow(literal_arg_name, open_transaction))]
+pub async fn computed(key: String, time: Duration) -> Result<String, LockError> {
+    yield_now().await;
+    Ok(key)
+}
+
+/// Makes a text of an error.
+#[expect(clippy::needless_pass_by_value, reason = "it is given one")]
+fn text(err: LockError) -> String {
+    err.to_string()
+}
+
 /// A shop.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
 // catalogue 45
-use distlock::{LockError, distributed_lock};
+use distlock::distributed_lock;
 
 #[distributed_lock(key = "order:{id}")]
 static CLAIM: fn(u64) -> u64 = |id| id;

@@ -1,5 +1,5 @@
 // catalogue 31
-use distlock::{LockError, distributed_lock};
+use distlock::distributed_lock;
 
 #[distributed_lock(key = "order:{id}")]
 use std::fmt;

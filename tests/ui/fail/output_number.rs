@@ -1,5 +1,5 @@
 // catalogue 33
-use distlock::{LockError, distributed_lock};
+use distlock::distributed_lock;
 
 #[distributed_lock(key = "order:{id}")]
 async fn claim(id: u64) -> u32 { 1 }

@@ -11,4 +11,25 @@ async fn claim(id: u32) -> ::std::result::Result<u32, LockError> {
     ::std::result::Result::Ok(id)
 }
 
+#[distributed_lock(keys(for id in ids => "a:{id}:{id:04}"), after_ok = keep("1h"), after_err = release, map_err = mapped)]
+async fn each(ids: &[u32]) -> ::std::result::Result<u32, ::std::string::String> {
+    ::std::result::Result::Ok(1)
+}
+
+fn mapped(_: LockError) -> ::std::string::String {
+    ::std::string::String::new()
+}
+
+#[distributed_lock(keys = ["a:{id}", "b"], lease = lease)]
+async fn both(id: u32) -> ::std::result::Result<u32, LockError> {
+    let _ = lease;
+    ::std::result::Result::Ok(id)
+}
+
+#[distributed_lock(key = text, label = "text", lease = lease)]
+async fn computed(text: &str) -> ::std::result::Result<(), LockError> {
+    let _ = (lease, text);
+    ::std::result::Result::Ok(())
+}
+
 fn main() {}

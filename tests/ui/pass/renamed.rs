@@ -26,4 +26,14 @@ macro_rules! make {
 
 make!(made);
 
+#[distributed_lock(keys(for id in ids => "a:{id}"), crate = mine::locks)]
+async fn each(ids: Vec<u32>) -> Result<u32, LockError> {
+    Ok(1)
+}
+
+#[distributed_lock(key = text, label = "text", crate = mine::locks, after_ok = keep("1h"))]
+async fn computed(text: String) -> Result<String, LockError> {
+    Ok(text)
+}
+
 fn main() {}

@@ -145,3 +145,63 @@ async fn a_computed_setting_that_cannot_be_is_an_error_of_the_call() {
     })
     .await;
 }
+
+// ----- map_err -----
+
+#[derive(Debug, PartialEq)]
+enum Foreign {
+    Locked(String),
+    Other,
+}
+
+impl Foreign {
+    fn from_lock(err: LockError) -> Self {
+        Self::Locked(err.to_string())
+    }
+}
+
+#[distributed_lock(key = "k", map_err = Foreign::from_lock)]
+async fn mapped(ok: bool) -> Result<u8, Foreign> {
+    if ok { Ok(1) } else { Err(Foreign::Other) }
+}
+
+#[distributed_lock(key = "k", map_err = Boxed::Lock, on_busy = skip)]
+async fn mapped_and_skipped() -> Result<Option<u8>, Boxed> {
+    Ok(Some(1))
+}
+
+#[derive(Debug)]
+#[allow(dead_code, reason = "only its form matters")]
+enum Boxed {
+    Lock(LockError),
+}
+
+/// Has a `From` that is not used.
+#[distributed_lock(key = "k", ttl = "1s", max_hold = "1s", map_err = number)]
+async fn mapped_on_loss() -> Result<impl Iterator<Item = u8>, AppError> {
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    Ok([1].into_iter())
+}
+
+fn number(err: LockError) -> AppError {
+    assert!(err.is_lost());
+    "x".parse::<u8>().unwrap_err().into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_error_is_made_by_the_function_that_is_named() {
+    let locks = LockManager::in_memory();
+    scope(locks.clone(), async {
+        assert_eq!(mapped(true).await, Ok(1));
+        assert_eq!(mapped(false).await, Err(Foreign::Other));
+        assert!(matches!(mapped_on_loss().await.err(), Some(AppError::Number(_))));
+        let held = locks.lock("k").acquire().await.unwrap();
+        assert!(matches!(mapped(true).await, Err(Foreign::Locked(text)) if text.contains('k')));
+        assert_eq!(mapped_and_skipped().await.unwrap(), None);
+        held.release().await.unwrap();
+        assert_eq!(mapped_and_skipped().await.unwrap(), Some(1));
+    })
+    .await;
+    assert!(matches!(mapped_and_skipped().await, Err(Boxed::Lock(LockError::NotConfigured(_)))));
+    assert!(matches!(mapped(true).await, Err(Foreign::Locked(_))));
+}

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 /// The rows that are about several errors in one build.
 pub(crate) const SEVERAL: [&str; 1] = ["41"];
 
-/// The row that a file shows: its first line is `// catalogue ROW`, and more words after a comma if it likes.
+/// The row that a file shows: its first line is `// catalogue ROW` or `// ROW`, and more words after a comma if it likes.
 pub(crate) fn row(file: &Path) -> Option<String> {
     let source = fs::read_to_string(file).ok()?;
-    let row = source.lines().next()?.strip_prefix("// catalogue ")?;
+    let first = source.lines().next()?.strip_prefix("// ")?;
+    let row = first.strip_prefix("catalogue ").unwrap_or(first);
     Some(row.split([',', ' ']).next()?.to_owned())
 }
 

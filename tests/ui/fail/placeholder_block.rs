@@ -1,7 +1,0 @@
-// catalogue 22
-use distlock::{LockError, distributed_lock};
-
-#[distributed_lock(key = "a:{{id}}")]
-async fn claim(id: u64) -> Result<(), LockError> { Ok(()) }
-
-fn main() { drop(claim(1)); }

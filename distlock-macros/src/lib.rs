@@ -1,8 +1,8 @@
 //! The attribute macro of distlock. Use it through the crate `distlock`, which re-exports it and documents it.
 //!
 //! The stages are parse (`attribute`, `source`, `values`, `duration`, `shape`, `key`, `template`), check (`valid`,
-//! `lints`) and expand
-//! (`expand`, the only one that writes code). What stands beside an error is `fallback`'s.
+//! `lints`) and expand (`expand`, the only one that writes code); `function` goes through them. What stands beside an
+//! error is `fallback`'s.
 
 mod attribute;
 mod diagnostics;
@@ -10,6 +10,7 @@ mod duration;
 mod expand;
 mod fallback;
 mod free;
+mod function;
 mod key;
 mod lints;
 mod options;
@@ -109,23 +110,5 @@ mod values;
 /// name the manager, as in `manager = LockManager::connect(URL).await?`, or lock a function that `main` calls.
 #[proc_macro_attribute]
 pub fn distributed_lock(attribute: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    distributed_lock_tokens(attribute.into(), item.into()).into()
-}
-
-/// The same on streams that tests can make.
-fn distributed_lock_tokens(
-    attribute: proc_macro2::TokenStream,
-    item: proc_macro2::TokenStream,
-) -> proc_macro2::TokenStream {
-    let mut errors = diagnostics::Errors::default();
-    let options = attribute::parse(attribute, &mut errors);
-    let Some(function) = shape::parse(item.clone(), &mut errors) else {
-        return fallback::beside(errors, item);
-    };
-    let key = key::read(&options, &function, &mut errors);
-    valid::check(&options, &function, &mut errors);
-    match key {
-        Some(key) if errors.is_empty() => expand::expand(&options, &function, &key),
-        _ => fallback::beside(errors, item),
-    }
+    function::expand(attribute.into(), item.into()).into()
 }

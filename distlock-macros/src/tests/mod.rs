@@ -1,6 +1,7 @@
 //! The macro as a function from tokens to tokens.
 
 mod expansion;
+mod keys;
 mod refusals;
 mod soup;
 
@@ -9,7 +10,7 @@ use syn::parse::Parser;
 
 /// What the attribute makes of the item.
 fn expand(attribute: &str, item: &str) -> TokenStream {
-    crate::distributed_lock_tokens(attribute.parse().unwrap(), item.parse().unwrap())
+    crate::function::expand(attribute.parse().unwrap(), item.parse().unwrap())
 }
 
 /// The texts of all `compile_error!`s in front of the item.

@@ -93,7 +93,7 @@ fn no_tokens_make_it_panic() {
         let item =
             if round % 3 == 0 { soup(&mut random, 3) } else { ITEMS[random.usize(..ITEMS.len())].parse().unwrap() };
         let empty = item.is_empty();
-        let expanded = crate::distributed_lock_tokens(attribute, item);
+        let expanded = crate::function::expand(attribute, item);
         assert!(empty || !expanded.is_empty());
     }
 }
@@ -109,7 +109,7 @@ fn no_template_makes_it_panic() {
     for _ in 0..10_000 {
         let template: String = (0..random.usize(..12)).map(|_| PIECES[random.usize(..PIECES.len())]).collect();
         let literal = Literal::string(&template);
-        let expanded = crate::distributed_lock_tokens(quote::quote!(key = #literal), item.clone());
+        let expanded = crate::function::expand(quote::quote!(key = #literal), item.clone());
         assert!(!expanded.is_empty());
     }
 }

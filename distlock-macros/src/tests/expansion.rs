@@ -351,3 +351,15 @@ fn an_error_stands_beside_the_item() {
     let expanded = expand("kee = \"k\"", item).to_string();
     assert!(expanded.ends_with("# [allow (unused_variables)] pub async fn claim (id : u32) { }"), "{expanded}");
 }
+
+#[test]
+fn the_page_about_the_macro_shows_what_it_writes() {
+    let page = include_str!("../../../docs/macro.md");
+    let mut blocks = page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let (input, output) = (blocks.next().unwrap(), blocks.next().unwrap());
+    let (attribute, item) = input.trim().strip_prefix("#[distributed_lock(").unwrap().split_once(")]\n").unwrap();
+    // The page says why in comments, and writes one path short.
+    let lines = output.lines().map(|line| line.split(" // ").next().unwrap_or_default());
+    let shown = lines.collect::<String>().replace("p::", "::distlock::__private::");
+    assert_eq!(without_blanks(&shown), without_blanks(&expand(attribute, item).to_string()));
+}

@@ -38,6 +38,14 @@ async fn raw(r#type: Arc<str>, id: NonZero<u8>) -> Result<String, LockError> {
     Ok(lease.key().to_owned())
 }
 
+#[allow(non_upper_case_globals, reason = "it looks like an argument")]
+static region: &str = "us";
+
+#[distributed_lock(key = "{self::region}:{id}", lease = lease)]
+async fn of_a_static(id: u8) -> Result<String, LockError> {
+    Ok(lease.key().to_owned())
+}
+
 struct Shop {
     id: u8,
 }
@@ -64,6 +72,7 @@ async fn templates_print_what_they_say() {
         "coupon:x%20mas:000042:ba7816bf8f01cfea414140de5dae2223:eu"
     );
     assert_eq!(locked(expressions(" ab ", [1, 255, 3], 2)).await.unwrap(), "n:2:0xff:3");
+    assert_eq!(locked(of_a_static(1)).await.unwrap(), "us:1");
     assert_eq!(locked(raw("kind".into(), NonZero::<u8>::MIN)).await.unwrap(), "kind:1");
 }
 

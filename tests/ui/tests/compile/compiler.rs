@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::SystemTime;
 
-/// What the files may use, each with a program that only compiles if the library is the right one: another build of it
-/// may lie there, with fewer features or of another compiler.
-const LIBRARIES: [(&str, &str); 5] = [
-    (
-        "distlock",
-        "#[distlock::distributed_lock(key = \"k:{id}\")] async fn f(id: u8) -> Result<(), distlock::LockError> { Ok(()) } fn main() { drop(f(1)); }",
-    ),
-    ("tokio", "#[tokio::main] async fn main() { tokio::time::pause(); tokio::fs::metadata(\"\").await.ok(); }"),
+/// What the files may use besides, each with a program that only compiles if the library is the right one.
+const LIBRARIES: [(&str, &str); 3] = [
     ("async_trait", "#[async_trait::async_trait] trait T { async fn f(&self); } fn main() {}"),
     ("anyhow", "fn main() { let _: anyhow::Error = anyhow::anyhow!(\"x\"); }"),
     ("thiserror", "#[derive(Debug, thiserror::Error)] #[error(\"x\")] struct E; fn main() {}"),
 ];
+
+/// Works if the library and the runtime belong together, and the runtime has all its features.
+const PAIR: &str = "#[tokio::main] async fn main() {
+    tokio::fs::metadata(\"\").await.ok();
+    distlock::LockManager::in_memory().lock(\"k\").acquire().await.unwrap();
+}";
 
 pub(crate) struct Compiler {
     rustc: OsString,
@@ -37,9 +37,9 @@ impl Compiler {
         fs::create_dir_all(&out).unwrap();
         let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let mut compiler = Self { rustc, libraries, externs: Vec::new(), out };
+        compiler.externs = compiler.pair();
         for (name, program) in LIBRARIES {
-            let source = compiler.out.join(format!("uses_{name}.rs"));
-            fs::write(&source, program).unwrap();
+            let source = compiler.source(name, program);
             let found = compiler.builds(name).into_iter().find(|build| {
                 compiler.externs.push((name, build.clone()));
                 let fits = compiler.check(&source).is_ok();
@@ -50,6 +50,33 @@ impl Compiler {
             compiler.externs.push((name, build));
         }
         compiler
+    }
+
+    /// The library and the runtime that it was built with. Other builds of both may lie there: for other features, for
+    /// macros, of another compiler. A runtime that is another build looks right to the compiler, so the two are run.
+    fn pair(&self) -> Vec<(&'static str, PathBuf)> {
+        let source = self.source("pair", PAIR);
+        for library in self.builds("distlock") {
+            for runtime in self.builds("tokio") {
+                let externs = vec![("distlock", library.clone()), ("tokio", runtime)];
+                let with = Self {
+                    externs,
+                    rustc: self.rustc.clone(),
+                    libraries: self.libraries.clone(),
+                    out: self.out.clone(),
+                };
+                if with.run(&source).is_ok() {
+                    return with.externs;
+                }
+            }
+        }
+        panic!("no builds of `distlock` and `tokio` that belong together in {}", self.libraries.display())
+    }
+
+    fn source(&self, name: &str, program: &str) -> PathBuf {
+        let source = self.out.join(format!("uses_{name}.rs"));
+        fs::write(&source, program).unwrap();
+        source
     }
 
     /// Every build of a library, the newest first: cargo has just seen to it that this one is up to date.

@@ -35,11 +35,12 @@
 //! * `testing`: managers over in-process streams, for fault tests under paused time.
 //! * `tracing`: sends lost leases, unanswered releases and outages to [`tracing`](https://docs.rs/tracing).
 
-pub use distlock_macros::distributed_lock;
+pub use distlock_macros::{KeySegment, LockKey, distributed_lock, lock_set};
 pub use distlock_runtime::{
-    AsLockManager, Builder, Busy, Closed, Config, Holder, InvalidKey, KeySegment, Lease, LeaseHandle, Lock, LockError,
-    LockKey, LockManager, Locked, LossCause, Lost, NoQuorum, NotConfigured, Outcome, Permission, Reentrant, Release,
-    Renew, Scope, Several, Shutdown, Unavailable, Wait, current, init, scope,
+    AsLockManager, Builder, Busy, Closed, Config, Declaration, Holder, InvalidKey, KeySegment, Lease, LeaseHandle,
+    Lock, LockError, LockKey, LockManager, Locked, LossCause, Lost, NoQuorum, NotConfigured, Outcome, Permission,
+    Reentrant, Release, Renew, Scope, Several, Shutdown, Unavailable, Wait, assert_declarations, current, declarations,
+    init, scope,
 };
 
 /// What the attribute's expansion names. Not for use by hand: it changes with the macro.

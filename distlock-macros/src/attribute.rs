@@ -103,12 +103,8 @@ impl Options {
 
 /// Reads all that can be read; every fault goes to `errors` and ends only its own option.
 pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
-    let mut options = Options::default();
     let before = errors.len();
-    let outcome = (|input: ParseStream<'_>| options.all(input, errors)).parse2(tokens);
-    if let Err(error) = outcome {
-        errors.at(error.span(), error);
-    }
+    let options = parse_some(tokens, errors);
     // An attribute that could not be read may well have meant to name the key.
     let unreadable = options.seen.is_empty() && errors.len() > before;
     if !options.was_written("key") && !unreadable {
@@ -116,6 +112,16 @@ pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Options {
             Span::call_site(),
             "missing option `key`; write `#[distributed_lock(key = \"order:{id}\", ttl = \"5s\")]`",
         );
+    }
+    options
+}
+
+/// The same where the key need not be among them.
+pub(crate) fn parse_some(tokens: TokenStream, errors: &mut Errors) -> Options {
+    let mut options = Options::default();
+    let outcome = (|input: ParseStream<'_>| options.all(input, errors)).parse2(tokens);
+    if let Err(error) = outcome {
+        errors.at(error.span(), error);
     }
     options
 }

@@ -28,9 +28,12 @@
 //! written beside the function, because other attributes may emit it twice.
 
 mod body;
+pub(crate) mod declared;
 mod key;
 mod policies;
+mod registry;
 mod settings;
+mod typed;
 mod types;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
@@ -97,9 +100,14 @@ impl Expansion<'_> {
             quote_spanned!(Span::mixed_site()=> use #path::__private as #private;)
         });
         let checks = self.checks();
+        let registered = self.registered("Function", &TokenStream::new());
         let hints = self.hints();
         let key_statement = self.key(&key);
-        let settings_value = self.settings();
+        let mut settings_value = self.settings();
+        if self.is_declared() {
+            let declared = own("__declared");
+            settings_value = quote_spanned!(Span::mixed_site()=> #settings_value.or(#declared));
+        }
         let manager_value = self.manager();
         let policies_value = self.policies(&spec);
         let spec_value = self.spec();
@@ -128,6 +136,7 @@ impl Expansion<'_> {
         quote_spanned! {Span::mixed_site()=>
             #import
             #checks
+            #registered
             #hints
             #key_statement
             let #settings = #settings_value;

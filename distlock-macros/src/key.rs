@@ -11,10 +11,12 @@ use crate::attribute::{Given, Options};
 use crate::diagnostics::Errors;
 use crate::free::names_in;
 use crate::lints::{self, Lint};
-use crate::options;
 use crate::shape::{Binding, Function, bound_names};
-use crate::source::Source;
+use crate::source::{Source, TypedLock};
 use crate::template::{self, Template};
+
+/// As many as the library has tuples for.
+const MOST_TYPED_LOCKS: usize = 6;
 
 pub(crate) struct Key<'a> {
     pub(crate) form: Form<'a>,
@@ -31,6 +33,7 @@ pub(crate) enum Form<'a> {
     Computed(&'a Expr),
     Several(Vec<Template>),
     ForEach { pattern: &'a Pat, items: &'a Expr, template: Template },
+    Typed(&'a [TypedLock]),
 }
 
 /// The names that a template can use.
@@ -79,10 +82,10 @@ pub(crate) fn read<'a>(options: &'a Options, function: &Function, errors: &mut E
             Form::ForEach { pattern, items, template: read }
         }
         Source::Typed(locks) => {
-            for lock in locks.iter().take(1) {
-                options::not_yet(lock, "a typed lock", "write `key = \"order:{id}\"`", errors);
+            if let Some(one_too_many) = locks.get(MOST_TYPED_LOCKS) {
+                errors.on(one_too_many, format!("a call locks at most {MOST_TYPED_LOCKS} declarations together; put what belongs together into one key, or write `keys = [..]`"));
             }
-            return None;
+            Form::Typed(locks)
         }
     };
     let templates = form.templates();
@@ -94,13 +97,22 @@ pub(crate) fn read<'a>(options: &'a Options, function: &Function, errors: &mut E
     let given = options.label.as_ref().map(|given| given.value.value());
     let text = match &form {
         Form::Computed(value) => value.to_token_stream().to_string(),
+        Form::Typed(locks) => comma_separated(locks.iter().map(|lock| lock.to_token_stream().to_string())),
         _ => joined(|template| template.literal.value()),
     };
-    let label = given.unwrap_or_else(|| joined(|template| template.label.clone()));
+    let label = given.unwrap_or_else(|| match &form {
+        Form::Typed(locks) => comma_separated(locks.iter().map(TypedLock::name)),
+        _ => joined(|template| template.label.clone()),
+    });
     let mut mentions: BTreeSet<String> = templates.iter().flat_map(|template| template.mentions.clone()).collect();
     match &form {
         Form::Computed(value) => names_in(&value.to_token_stream(), &mut mentions, &mut Vec::new()),
         Form::ForEach { items, .. } => names_in(&items.to_token_stream(), &mut mentions, &mut Vec::new()),
+        Form::Typed(locks) => {
+            for lock in *locks {
+                names_in(&lock.to_token_stream(), &mut mentions, &mut Vec::new());
+            }
+        }
         Form::One(_) | Form::Several(_) => {}
     }
     Some(Key { form, text, label, mentions })
@@ -111,8 +123,25 @@ impl Form<'_> {
         match self {
             Form::One(template) | Form::ForEach { template, .. } => vec![template],
             Form::Several(templates) => templates.iter().collect(),
-            Form::Computed(_) => Vec::new(),
+            Form::Computed(_) | Form::Typed(_) => Vec::new(),
         }
+    }
+}
+
+fn comma_separated(texts: impl Iterator<Item = String>) -> String {
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+impl<'a> Key<'a> {
+    /// That of a typed declaration.
+    pub(crate) fn of_declaration(template: Template) -> Self {
+        let (text, label, mentions) = (template.literal.value(), template.label.clone(), template.mentions.clone());
+        Self { form: Form::One(template), text, label, mentions }
+    }
+
+    /// That of a lock set, which has none.
+    pub(crate) fn none() -> Self {
+        Self { form: Form::Several(Vec::new()), text: String::new(), label: String::new(), mentions: BTreeSet::new() }
     }
 }
 

@@ -66,3 +66,8 @@ pub(crate) fn not_yet(tokens: impl quote::ToTokens, what: &str, instead: &str, e
 pub(crate) fn is_known(name: &str) -> bool {
     KNOWN.contains(&name)
 }
+
+/// Whether functions have an option of this name, now or later.
+pub(crate) fn is_of_functions(name: &str) -> bool {
+    KNOWN.contains(&name) || NOT_YET.contains(&name)
+}

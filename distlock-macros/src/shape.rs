@@ -25,6 +25,8 @@ pub(crate) struct Function {
     pub(crate) output: Option<Type>,
     /// Whether `#[async_trait]` has taken patterns out of the signature.
     pub(crate) destructured_away: bool,
+    /// Whether it is no function but a declaration, whose arguments are its fields.
+    pub(crate) is_declaration: bool,
 }
 
 pub(crate) enum Body {
@@ -53,6 +55,36 @@ pub(crate) struct Binding {
 }
 
 impl Function {
+    /// A typed declaration as the templates and the expansion see it: a function of its name whose arguments are its
+    /// fields.
+    pub(crate) fn of_declaration(name: &Ident, fields: Vec<Binding>) -> Self {
+        let span = name.span();
+        Self {
+            attrs: Vec::new(),
+            vis: Visibility::Inherited,
+            default: None,
+            sig: Signature {
+                constness: None,
+                asyncness: None,
+                safety: syn::Safety::Default,
+                abi: None,
+                fn_token: Token![fn](span),
+                ident: name.clone(),
+                generics: syn::Generics::default(),
+                paren_token: token::Paren(span),
+                inputs: syn::punctuated::Punctuated::new(),
+                variadic: None,
+                output: ReturnType::Default,
+            },
+            block: Group::new(Delimiter::Brace, TokenStream::new()),
+            body: Body::Async,
+            bindings: fields,
+            output: None,
+            destructured_away: false,
+            is_declaration: true,
+        }
+    }
+
     pub(crate) fn binding(&self, name: &str) -> Option<&Binding> {
         self.bindings.iter().find(|binding| binding.ident.unraw() == name)
     }
@@ -129,6 +161,7 @@ pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> 
         bindings,
         output,
         destructured_away,
+        is_declaration: false,
     })
 }
 

@@ -32,6 +32,13 @@ pub(crate) struct TypedLock {
     pub(crate) fields: Option<Group>,
 }
 
+impl TypedLock {
+    /// The name of the type.
+    pub(crate) fn name(&self) -> String {
+        self.path.segments.last().map(|last| last.ident.unraw().to_string()).unwrap_or_default()
+    }
+}
+
 impl ToTokens for TypedLock {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         self.path.to_tokens(tokens);

@@ -241,13 +241,21 @@ impl Parser<'_> {
             return Ok(());
         }
         if name == "self" {
-            return Err(format!("no argument named `self` in this function{}", self.can_use()));
+            return Err(format!("{}{}", self.nothing_named("self"), self.can_use()));
         }
         if name.starts_with(char::is_uppercase) {
             return Ok(());
         }
         self.unknown.push((name, at.clone()));
         Ok(())
+    }
+
+    fn nothing_named(&self, name: &str) -> String {
+        if self.scope.function.is_declaration {
+            format!("no field named `{name}` in this declaration")
+        } else {
+            format!("no argument named `{name}` in this function")
+        }
     }
 
     fn can_use(&self) -> String {
@@ -264,7 +272,7 @@ impl Parser<'_> {
         if self.unknown.is_empty() {
             return;
         }
-        if self.format_args && self.errors.is_empty() {
+        if self.format_args && self.errors.is_empty() && !self.scope.function.is_declaration {
             self.template.left_to_rustc = self.unknown.first().map(|(name, _)| name.clone());
             // The build fails at the hint; to name them here as well would be a second error.
             for part in &mut self.template.parts {
@@ -283,7 +291,7 @@ impl Parser<'_> {
                 None if self.scope.function.destructured_away => "; arguments destructured in the signature cannot be named in the key under `#[async_trait]`, bind it by name".to_owned(),
                 None => self.can_use(),
             };
-            self.fault(at, &format!("no argument named `{name}` in this function{advice}"));
+            self.fault(at, &format!("{}{advice}", self.nothing_named(&name)));
         }
     }
 

@@ -12,6 +12,7 @@ use crate::duration::show;
 use crate::free::first_use;
 use crate::lints::{self, Lint};
 use crate::shape::Function;
+use crate::source::Source;
 use crate::values::word;
 
 /// The shortest ttl: below it, one lost packet is a lost lease.
@@ -24,9 +25,10 @@ pub(crate) const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 const MIN_RENEW: Duration = Duration::from_millis(3);
 
 pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors) {
-    bounds(options, errors);
-    renewal(options, errors);
-    holding(options, errors);
+    // A typed or computed key may come with a declaration that names a `ttl`.
+    let declared =
+        options.source.as_ref().is_some_and(|given| matches!(given.value, Source::Typed(_) | Source::Computed(_)));
+    settings(options, declared, errors);
     names(options, function, errors);
     lost_arguments(options, function, errors);
     manager_of_main(options, function, errors);
@@ -36,6 +38,13 @@ pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors)
     if !options.allowed.contains(&Lint::OpenTransaction) {
         lints::open_transaction(function, errors);
     }
+}
+
+/// What the settings say, by themselves and together. Some of them may be inherited from a declaration or a set.
+pub(crate) fn settings(options: &Options, inherits: bool, errors: &mut Errors) {
+    bounds(options, errors);
+    renewal(options, inherits, errors);
+    holding(options, errors);
 }
 
 fn bounds(options: &Options, errors: &mut Errors) {
@@ -64,11 +73,11 @@ fn bounds(options: &Options, errors: &mut Errors) {
     }
 }
 
-fn renewal(options: &Options, errors: &mut Errors) {
+fn renewal(options: &Options, inherits: bool, errors: &mut Errors) {
     let ttl = literal(options.ttl.as_ref()).map(|(ttl, _)| ttl);
     match &options.renew {
         Some(Given { name, value: Renew::Off }) => {
-            if !options.was_written("ttl") {
+            if !options.was_written("ttl") && !inherits {
                 errors.at(name.span(), "`renew = off` needs a `ttl`; without renewal it is the longest time the body has, as in `ttl = \"30s\"`");
             }
             if let Some(max_hold) = &options.max_hold {

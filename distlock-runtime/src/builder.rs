@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use crate::clock::{needs_runtime, tokio_clock_is_paused};
 use crate::error::{Config, LockError};
+use crate::events;
 use crate::key::{DEFAULT_NAMESPACE, Namespace};
 use crate::manager::LockManager;
+use crate::registry;
 use crate::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, Defaults, MIN_TTL, Wait};
 use crate::store::redis::RedisStore;
 #[cfg(feature = "testing")]
@@ -148,7 +150,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Config` for settings that cannot work, else those of [`LockManager::connect`].
+    /// `Config` for settings that cannot work and for lock declarations of the program that contradict each other (see
+    /// [`assert_declarations`](crate::assert_declarations)), else those of [`LockManager::connect`].
     ///
     /// # Cancel safety
     ///
@@ -156,6 +159,9 @@ impl Builder {
     pub async fn build(self) -> Result<LockManager, LockError> {
         self.check()?;
         let namespace = Namespace::new(&self.namespace)?;
+        let (declarations, agree) = registry::check(self.defaults.ttl, &self.namespace);
+        agree?;
+        events::declarations(declarations);
         #[cfg(feature = "testing")]
         if let Some(streams) = self.streams.clone() {
             needs_runtime()?;

@@ -76,3 +76,22 @@ pub(crate) fn wake_ups_refused(error: &dyn fmt::Display) {
     emit!(warn, %error, "wake-ups are refused, so waiting for locks goes on by polling; allow SUBSCRIBE and the channels `distlock:turn:*`");
     let _ = error;
 }
+
+/// A manager was built in a program with so many lock declarations.
+pub(crate) fn declarations(number: usize) {
+    if crate::registry::ARE_KNOWN {
+        emit!(debug, number, "lock declarations of this program");
+    } else {
+        emit!(
+            warn,
+            "this target has no constructors before `main`, so the lock declarations of this program are not known"
+        );
+    }
+    let _ = number;
+}
+
+/// Lock declarations contradict each other, where that is no error.
+pub(crate) fn declarations_contradict(error: &LockError) {
+    emit!(warn, %error, "lock declarations contradict each other");
+    let _ = error;
+}

@@ -21,40 +21,6 @@ const READABLE: usize = 456;
 /// The namespace of a manager that names none.
 pub(crate) const DEFAULT_NAMESPACE: &str = "distlock";
 
-/// Something a lock can be taken on by hand: a key text, or a typed declaration.
-pub trait LockKey {
-    /// What a lease on this key proves: `()` for a plain text.
-    type Witness: 'static;
-
-    /// The texts of the key.
-    #[doc(hidden)]
-    fn keys(self) -> Result<Keys, LockError>;
-}
-
-impl LockKey for String {
-    type Witness = ();
-
-    fn keys(self) -> Result<Keys, LockError> {
-        Ok(Keys::one(self))
-    }
-}
-
-impl LockKey for &str {
-    type Witness = ();
-
-    fn keys(self) -> Result<Keys, LockError> {
-        Ok(Keys::one(self.to_owned()))
-    }
-}
-
-impl LockKey for &String {
-    type Witness = ();
-
-    fn keys(self) -> Result<Keys, LockError> {
-        Ok(Keys::one(self.clone()))
-    }
-}
-
 /// The key texts of one lock, in the order in which they were declared.
 #[derive(Clone, Debug)]
 #[doc(hidden)]

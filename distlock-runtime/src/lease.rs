@@ -1,11 +1,13 @@
 //! What a holder has in hand: the lease, and handles that ask about it from elsewhere.
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::clock::needs_runtime;
+use crate::declarations::{OneKey, Parts, Views, place_of};
 use crate::error::{LockError, Lost};
 use crate::grant::Grant;
 use crate::release::{Release, release, release_in_background};
@@ -14,34 +16,89 @@ use crate::store::Lane;
 
 /// Proof that a lock is held, until it is lost, released or dropped.
 ///
-/// The watchdog renews it. Dropping it releases the key in the background, wherever that happens. `L` says which
-/// declaration it is a lease on; `()` for a plain key.
+/// The watchdog renews it. Dropping it releases the key in the background, wherever that happens.
+///
+/// `L` says which declaration it is a lease on, so that a function can ask for a lock by its type: who calls
+/// `async fn refund(_held: &Lease<CouponLock>)` holds that lock. It is `()` for a plain key, [`Several`](crate::Several)
+/// for a list of them, and a tuple for declarations that are locked together.
 #[must_use = "a lease that is dropped is released; write `let _lease = ...` (not `let _ = ...`), or use `run`"]
 pub struct Lease<L = ()> {
     grant: Arc<Grant>,
+    /// The one key of the grant that this lease is about; all of them if there is none.
+    place: Option<usize>,
     /// A view, as the body of a locked call has it, releases nothing.
     owned: bool,
+    /// Leases on the parts, made when the first of them is asked for.
+    parts: OnceLock<Views>,
     declaration: PhantomData<fn() -> L>,
 }
 
 impl<L> Lease<L> {
+    fn new(grant: Arc<Grant>, place: Option<usize>, owned: bool) -> Self {
+        Self { grant, place, owned, parts: OnceLock::new(), declaration: PhantomData }
+    }
+
     pub(crate) fn owned(grant: Arc<Grant>) -> Self {
-        Self { grant, owned: true, declaration: PhantomData }
+        Self::new(grant, None, true)
     }
 
     pub(crate) fn view(grant: Arc<Grant>) -> Self {
-        Self { grant, owned: false, declaration: PhantomData }
+        Self::new(grant, None, false)
     }
 
-    /// The key, as the caller gave it.
+    /// A view of one key of several.
+    pub(crate) fn view_of<P>(&self, place: usize) -> Lease<P> {
+        Lease::new(self.grant.clone(), Some(place), false)
+    }
+
+    /// The key, as it was declared; of several the first.
     pub fn key(&self) -> &str {
-        self.grant.key_of(0)
+        key(&self.grant, self.place)
+    }
+
+    /// All keys, in the order of the declaration.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.fencing_tokens().map(|(key, _)| key)
     }
 
     /// Number of this grant: larger than that of every earlier grant of the same key. A resource that refuses smaller
     /// numbers is safe from a holder that does not know yet that it lost its lease.
-    pub fn fencing_token(&self) -> u64 {
-        self.grant.fencing_token_of(0)
+    ///
+    /// Each key has its own, so a lease on several has none: ask the [`part`](Self::part).
+    pub fn fencing_token(&self) -> u64
+    where
+        L: OneKey,
+    {
+        fencing_token(&self.grant, self.place)
+    }
+
+    /// Every key with its fencing token, in the order of the declaration.
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&str, u64)> {
+        fencing_tokens(&self.grant, self.place)
+    }
+
+    /// The lease on one of the declarations that are locked together.
+    ///
+    /// A declaration that is not among them, or is there twice, does not build; `cargo check` does not see that yet.
+    ///
+    /// ```ignore
+    /// #[distributed_lock([Account { id: from }, Shop { id: shop }], lease = lease)]
+    /// async fn refund(from: u64, shop: u32) -> Result<(), LockError> {
+    ///     debit(lease.part::<Account>()).await;
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn part<P: OneKey>(&self) -> &Lease<P>
+    where
+        L: Parts,
+    {
+        let place = const { place_of::<L, P>() };
+        let views = self.parts.get_or_init(|| L::leases(self));
+        let is_meant = |view: &Box<dyn Any + Send + Sync>| view.downcast_ref::<Lease<P>>().is_some();
+        match views.get(place).filter(|view| is_meant(view)).or_else(|| views.iter().find(|view| is_meant(view))) {
+            Some(view) => view.downcast_ref().unwrap_or_else(|| no_such_part()),
+            None => no_such_part(),
+        }
     }
 
     /// How long the lease is valid without a further renewal; zero once it has ended.
@@ -97,7 +154,7 @@ impl<L> Lease<L> {
 
     /// A handle that asks the same questions from other tasks and threads.
     pub fn handle(&self) -> LeaseHandle<L> {
-        LeaseHandle { grant: self.grant.clone(), declaration: PhantomData }
+        LeaseHandle { grant: self.grant.clone(), place: self.place, declaration: PhantomData }
     }
 
     /// Gives the key back and waits for the server's answer.
@@ -127,30 +184,39 @@ impl<L> Drop for Lease<L> {
 
 impl<L> fmt::Debug for Lease<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug(&self.grant, f.debug_struct("Lease"))
+        debug(&self.grant, self.place, f.debug_struct("Lease"))
     }
 }
-
-/// Stands for the declaration of a lease on several plain keys, as `keys` of the attribute makes it.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Several;
 
 /// Asks about a lease from elsewhere. Releases nothing, prolongs nothing and proves nothing.
 pub struct LeaseHandle<L = ()> {
     grant: Arc<Grant>,
+    place: Option<usize>,
     declaration: PhantomData<fn() -> L>,
 }
 
 impl<L> LeaseHandle<L> {
-    /// The key, as the caller gave it.
+    /// See [`Lease::key`].
     pub fn key(&self) -> &str {
-        self.grant.key_of(0)
+        key(&self.grant, self.place)
+    }
+
+    /// See [`Lease::keys`].
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.fencing_tokens().map(|(key, _)| key)
     }
 
     /// See [`Lease::fencing_token`].
-    pub fn fencing_token(&self) -> u64 {
-        self.grant.fencing_token_of(0)
+    pub fn fencing_token(&self) -> u64
+    where
+        L: OneKey,
+    {
+        fencing_token(&self.grant, self.place)
+    }
+
+    /// See [`Lease::fencing_tokens`].
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&str, u64)> {
+        fencing_tokens(&self.grant, self.place)
     }
 
     /// See [`Lease::remaining`].
@@ -184,19 +250,41 @@ impl<L> LeaseHandle<L> {
 
 impl<L> Clone for LeaseHandle<L> {
     fn clone(&self) -> Self {
-        Self { grant: self.grant.clone(), declaration: PhantomData }
+        Self { grant: self.grant.clone(), place: self.place, declaration: PhantomData }
     }
 }
 
 impl<L> fmt::Debug for LeaseHandle<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug(&self.grant, f.debug_struct("LeaseHandle"))
+        debug(&self.grant, self.place, f.debug_struct("LeaseHandle"))
     }
 }
 
-fn debug(grant: &Grant, mut out: fmt::DebugStruct<'_, '_>) -> fmt::Result {
-    out.field("key", grant.key_of(0))
-        .field("fencing_token", &grant.fencing_token_of(0))
-        .field("remaining", &grant.remaining())
-        .finish_non_exhaustive()
+fn key(grant: &Grant, place: Option<usize>) -> &str {
+    grant.key_of(place.unwrap_or(0))
+}
+
+fn fencing_token(grant: &Grant, place: Option<usize>) -> u64 {
+    grant.fencing_token_of(place.unwrap_or(0))
+}
+
+fn fencing_tokens(grant: &Grant, place: Option<usize>) -> impl Iterator<Item = (&str, u64)> {
+    let places = match place {
+        Some(place) => place..place + 1,
+        None => 0..grant.parts(),
+    };
+    places.map(|place| (&**grant.key_of(place), grant.fencing_token_of(place)))
+}
+
+/// The place of a part was found while the program was built.
+#[cold]
+fn no_such_part() -> ! {
+    unreachable!("two declarations of different types are known by one name")
+}
+
+fn debug(grant: &Grant, place: Option<usize>, mut out: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+    for (key, fencing_token) in fencing_tokens(grant, place) {
+        out.field("key", &key).field("fencing_token", &fencing_token);
+    }
+    out.field("remaining", &grant.remaining()).finish_non_exhaustive()
 }

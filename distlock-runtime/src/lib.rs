@@ -15,14 +15,16 @@
 //! * `release` gives keys back, or `hand_on` gives them to the next task of the process;
 //!   `background` is where it goes on when nobody waits.
 //! * `outcome` turns what became of a call into what its function returns; `error` and `events` tell of it.
-//! * `manager` and `builder` put all of that together, `clock` gives it its time, `declarations` holds what an attribute
-//!   says.
+//! * `manager` and `builder` put all of that together, `clock` gives it its time.
+//! * `declarations` is what a lock can be taken on, with its type; `registry` lists every declaration of the program, and
+//!   `contradictions` compares them.
 
 mod acquire;
 mod attempt;
 mod background;
 mod builder;
 mod clock;
+mod contradictions;
 mod current;
 mod declarations;
 mod error;
@@ -40,6 +42,7 @@ mod manager;
 mod outcome;
 #[doc(hidden)]
 pub mod private;
+mod registry;
 mod release;
 mod segment;
 mod settings;
@@ -49,16 +52,17 @@ mod whole;
 
 pub use builder::Builder;
 pub use current::{AsLockManager, Scope, current, init, scope};
+pub use declarations::{LockKey, Several};
 pub use error::{
     Busy, Closed, Config, Holder, InvalidKey, LockError, LossCause, Lost, NoQuorum, NotConfigured, Permission,
     Reentrant, Unavailable,
 };
-pub use key::LockKey;
-pub use lease::{Lease, LeaseHandle, Several};
+pub use lease::{Lease, LeaseHandle};
 pub use lock::Lock;
 pub use locked::Locked;
 pub use manager::{LockManager, Shutdown};
 pub use outcome::Outcome;
+pub use registry::{Declaration, assert_declarations, declarations};
 pub use release::Release;
 pub use segment::KeySegment;
 pub use settings::{Renew, Wait};

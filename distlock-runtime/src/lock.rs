@@ -7,6 +7,7 @@ use std::panic::Location;
 use std::time::Duration;
 
 use crate::acquire::{Holding, Intent};
+use crate::declarations::LockKey;
 use crate::error::LockError;
 use crate::key::Keys;
 use crate::lease::Lease;
@@ -14,21 +15,35 @@ use crate::locked::{ByHand, Call, Locked};
 use crate::manager::LockManager;
 use crate::settings::{Renew, Settings, Wait};
 
-/// A lock on one key that is not taken yet. Made by [`LockManager::lock`].
+/// A lock that is not taken yet. Made by [`LockManager::lock`].
 ///
 /// Nothing is sent until one of the methods that take the lock is awaited.
 #[must_use = "a lock does nothing until it is acquired or run"]
 pub struct Lock<L = ()> {
     manager: LockManager,
-    key: Result<Keys, LockError>,
+    keys: Result<Keys, LockError>,
+    /// What the builder was told.
     settings: Settings,
+    /// What the declaration says, which comes second.
+    declared: Settings,
     place: &'static Location<'static>,
     declaration: PhantomData<fn() -> L>,
 }
 
 impl<L> Lock<L> {
-    pub(crate) fn new(manager: LockManager, key: Result<Keys, LockError>, place: &'static Location<'static>) -> Self {
-        Self { manager, key, settings: Settings::default(), place, declaration: PhantomData }
+    pub(crate) fn new<K: LockKey<Witness = L>>(
+        manager: LockManager,
+        key: K,
+        place: &'static Location<'static>,
+    ) -> Self {
+        Self {
+            manager,
+            keys: key.keys(),
+            settings: Settings::INHERIT,
+            declared: K::SETTINGS,
+            place,
+            declaration: PhantomData,
+        }
     }
 
     /// How long the key outlives a crashed holder: 10 ms to the manager's `max_ttl`. Default: the manager's.
@@ -101,6 +116,7 @@ impl<L> Lock<L> {
     ///
     /// As [`acquire`](Self::acquire).
     pub async fn try_acquire(mut self) -> Result<Option<Lease<L>>, LockError> {
+        self.settings = self.settings.or(self.declared);
         self.settings.wait.get_or_insert(Wait::For(Duration::ZERO));
         match self.acquire().await {
             Ok(lease) => Ok(Some(lease)),
@@ -157,17 +173,19 @@ impl<L> Lock<L> {
     /// generic code. `future` is first polled when the lease is there.
     pub fn around<F: Future>(self, future: F) -> Locked<F> {
         let place = self.place.to_string();
-        Locked::new(Call::new(Ok(self.manager), self.key, self.settings, place), ByHand, future)
+        let settings = self.settings.or(self.declared);
+        Locked::new(Call::new(Ok(self.manager), self.keys, settings, place), ByHand, future)
     }
 
     fn intent(&self) -> Result<Intent, LockError> {
-        let key = self.key.as_ref().map_err(LockError::clone)?;
-        Intent::new(&self.manager, key, &self.settings, self.place.to_string().into())
+        let keys = self.keys.as_ref().map_err(LockError::clone)?;
+        let settings = self.settings.or(self.declared);
+        Intent::new(&self.manager, keys, &settings, self.place.to_string().into())
     }
 }
 
 impl<L> fmt::Debug for Lock<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("key", &self.key).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Lock").field("keys", &self.keys).field("settings", &self.settings).finish_non_exhaustive()
     }
 }

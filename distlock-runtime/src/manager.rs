@@ -12,12 +12,15 @@ use tokio::sync::Notify;
 use crate::background::Background;
 use crate::builder::Builder;
 use crate::clock::{Clock, needs_runtime};
+use crate::declarations::LockKey;
 use crate::error::{Closed, Config, LockError, LossCause};
+use crate::events;
 use crate::gate::Gate;
 use crate::grant::{End, Grant};
-use crate::key::{LockKey, Namespace};
+use crate::key::{DEFAULT_NAMESPACE, Namespace};
 use crate::lock::Lock;
-use crate::settings::Defaults;
+use crate::registry;
+use crate::settings::{DEFAULT_TTL, Defaults};
 use crate::store::LockStore;
 use crate::store::memory::MemoryStore;
 use crate::watchdog::{Home, Watchdog};
@@ -91,8 +94,17 @@ impl LockManager {
     }
 
     /// A manager without a server: real exclusion between the tasks of this process, for tests and first steps.
+    ///
+    /// Lock declarations that contradict each other are an event here, and an error of
+    /// `LockManager::builder().url("memory:").build()`.
     #[must_use]
     pub fn in_memory() -> Self {
+        let (declarations, agree) = registry::check(DEFAULT_TTL, DEFAULT_NAMESPACE);
+        events::declarations(declarations);
+        // There is no server that other programs share, and nothing to return the error in.
+        if let Err(error) = agree {
+            events::declarations_contradict(&error);
+        }
         Self::assemble_in_memory(&Builder::default(), Namespace::default())
     }
 
@@ -104,7 +116,7 @@ impl LockManager {
     /// Begins a lock on `key`: a text, or a typed declaration. Nothing is sent until one of its methods is awaited.
     #[track_caller]
     pub fn lock<K: LockKey>(&self, key: K) -> Lock<K::Witness> {
-        Lock::new(self.clone(), key.keys(), std::panic::Location::caller())
+        Lock::new(self.clone(), key, std::panic::Location::caller())
     }
 
     /// Ends the use of this manager: no new locks, every live lease is declared lost and its key released, and releases

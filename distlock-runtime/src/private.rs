@@ -1,39 +1,33 @@
 //! Everything that the expansion of the macro names, and nothing else. Not for use by hand: it changes with the macro.
 
 pub use core;
-pub use core::time::Duration;
+use std::marker::PhantomData;
 
 use crate::current::AsLockManager;
 pub use crate::current::current;
-pub use crate::declarations::Spec;
-use crate::error::{Busy, LockError, Lost};
+pub use crate::declarations::{Argument, Identity, LockKey, LockSet, OneKey, Several, Spec, in_set, same_crate};
+pub use crate::error::LockError;
+use crate::error::{Busy, Lost};
 use crate::events;
 pub use crate::items::{Items, ItemsBehind, ItemsOf, Iterable, NoItems};
 pub use crate::key::Keys;
-pub use crate::lease::Several;
 pub use crate::locked::{Call, Ending, Locked, Opened, Start, Verdict};
 use crate::manager::LockManager;
 pub use crate::outcome::{
     CanFail, CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost,
     CarriesLost, FromLockError, MapsError, SkipBusy, SkipError,
 };
-pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, Radix, Sealed};
+pub use crate::registry::{Declared, Kind, Piece, Template};
+pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, KeySegment, Radix, Sealed};
 use crate::settings::{DEFAULT_MAX_TTL, MIN_RENEW, MIN_TTL};
 pub use crate::settings::{Renew, Settings, Wait};
 pub use crate::whole::{KeysOf, Whole, WholeDeclaration, WholeKey, WholeNeither, WholeText};
+pub use core::time::Duration;
+pub use inventory;
 pub use std::vec::Vec;
 
 /// Leaves every setting to the manager.
-pub const INHERIT: Settings = Settings {
-    ttl: None,
-    wait: None,
-    renew: None,
-    max_hold: None,
-    min_hold: None,
-    after_ok: None,
-    after_err: None,
-    reentrant: None,
-};
+pub const INHERIT: Settings = Settings::INHERIT;
 
 // ----- constants of the user, checked at build -----
 
@@ -102,6 +96,26 @@ pub fn call_and_start(
     let call = call(spec, settings, manager, key);
     let start = call.start();
     (call, start)
+}
+
+// ----- typed locks -----
+
+/// What a lease on a typed lock proves, as a value of no size that the expansion can pass on without naming the type.
+pub type Witness<L> = PhantomData<fn() -> L>;
+
+/// A typed lock with its fields filled in: its keys, its settings, its witness. The closure is an `Fn`, so that an
+/// argument which is not `Copy` cannot be moved into the key instead of into the body.
+pub fn typed<K: LockKey>(lock: impl Fn() -> K) -> (Result<Keys, LockError>, Settings, Witness<K::Witness>) {
+    (lock().keys(), K::SETTINGS, PhantomData)
+}
+
+/// Fails the build of a declaration that names a lock set of another crate.
+#[track_caller]
+pub const fn own_set<S: LockSet>(module: &str) {
+    assert!(
+        same_crate(S::MODULE, module),
+        "this lock set belongs to another crate; make one here with `distlock::lock_set!`"
+    );
 }
 
 // ----- how the call ends -----

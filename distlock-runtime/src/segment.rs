@@ -16,13 +16,15 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::declarations::{Argument, Identity};
 use crate::error::{InvalidKey, LockError};
 
 /// A value that can stand in a lock key: it prints exactly one way, so equal values give equal keys and different values
 /// different ones.
 ///
 /// Integers, `bool`, `char`, strings, `NonZero` integers, `Uuid` and IP addresses are, also behind references, `Box`,
-/// `Rc`, `Arc` and `Cow`. The set is closed.
+/// `Rc`, `Arc` and `Cow`. `#[derive(KeySegment)]` adds newtypes of them and enums without fields; beyond that the set is
+/// closed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot stand in a lock key",
     label = "not a type that prints exactly one way",
@@ -36,8 +38,11 @@ pub trait KeySegment: Sealed {
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result;
 }
 
-/// Closes [`KeySegment`].
-pub trait Sealed {}
+/// Closes [`KeySegment`]; only the derive reaches it.
+pub trait Sealed {
+    /// Tells types with such an argument apart while the crate is built.
+    const IDENTITY: Identity;
+}
 
 /// An integer, for which a key may ask for a width or a radix.
 #[diagnostic::on_unimplemented(
@@ -74,7 +79,9 @@ pub enum Radix {
 
 macro_rules! integers {
     ($($integer:ty)*) => {$(
-        impl Sealed for $integer {}
+        impl Sealed for $integer {
+            const IDENTITY: Identity = Identity { name: stringify!($integer), arguments: &[] };
+        }
 
         #[diagnostic::do_not_recommend]
         impl KeySegment for $integer {
@@ -100,7 +107,9 @@ macro_rules! integers {
             }
         }
 
-        impl Sealed for NonZero<$integer> {}
+        impl Sealed for NonZero<$integer> {
+            const IDENTITY: Identity = Identity { name: concat!("NonZero<", stringify!($integer), ">"), arguments: &[] };
+        }
 
         #[diagnostic::do_not_recommend]
         impl KeySegment for NonZero<$integer> {
@@ -122,7 +131,9 @@ integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
 macro_rules! printed {
     ($($ty:ty)*) => {$(
-        impl Sealed for $ty {}
+        impl Sealed for $ty {
+            const IDENTITY: Identity = Identity { name: stringify!($ty), arguments: &[] };
+        }
 
         #[diagnostic::do_not_recommend]
         impl KeySegment for $ty {
@@ -135,7 +146,9 @@ macro_rules! printed {
 
 printed!(bool char Uuid IpAddr Ipv4Addr Ipv6Addr);
 
-impl Sealed for str {}
+impl Sealed for str {
+    const IDENTITY: Identity = Identity { name: "str", arguments: &[] };
+}
 
 #[diagnostic::do_not_recommend]
 impl KeySegment for str {
@@ -144,7 +157,9 @@ impl KeySegment for str {
     }
 }
 
-impl Sealed for String {}
+impl Sealed for String {
+    const IDENTITY: Identity = Identity { name: "String", arguments: &[] };
+}
 
 #[diagnostic::do_not_recommend]
 impl KeySegment for String {
@@ -155,7 +170,9 @@ impl KeySegment for String {
 
 macro_rules! pointers {
     ($($ty:ty)*) => {$(
-        impl<T: Sealed + ?Sized> Sealed for $ty {}
+        impl<T: Sealed + ?Sized> Sealed for $ty {
+            const IDENTITY: Identity = Identity { name: stringify!($ty), arguments: &[Argument::Type(T::IDENTITY)] };
+        }
 
         #[diagnostic::do_not_recommend]
         impl<T: KeySegment + ?Sized> KeySegment for $ty {
@@ -175,7 +192,9 @@ macro_rules! pointers {
 
 pointers!(&T &mut T Box<T> Rc<T> Arc<T>);
 
-impl<T: ToOwned + Sealed + ?Sized> Sealed for Cow<'_, T> {}
+impl<T: ToOwned + Sealed + ?Sized> Sealed for Cow<'_, T> {
+    const IDENTITY: Identity = Identity { name: "Cow", arguments: &[Argument::Type(T::IDENTITY)] };
+}
 
 #[diagnostic::do_not_recommend]
 impl<T: ToOwned + KeySegment + ?Sized> KeySegment for Cow<'_, T> {

@@ -71,7 +71,17 @@ pub struct Settings {
     pub after_err: Option<Duration>,
     /// Whether the task may enter a lock that it already holds.
     pub reentrant: Option<bool>,
+    /// What the parts of a lock on several keys declare in different ways.
+    pub disputed: Disputed,
 }
+
+/// Settings that several declarations, taken together, give different values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct Disputed(u8);
+
+/// The settings in the order of their bits in [`Disputed`].
+const NAMES: [&str; 6] = ["ttl", "wait", "renew", "max_hold", "min_hold", "reentrant"];
 
 /// What a manager fills in and bounds.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +111,76 @@ pub(crate) struct Plan {
 }
 
 impl Settings {
+    /// Leaves every setting to whoever comes next.
+    pub const INHERIT: Self = Self {
+        ttl: None,
+        wait: None,
+        renew: None,
+        max_hold: None,
+        min_hold: None,
+        after_ok: None,
+        after_err: None,
+        reentrant: None,
+        disputed: Disputed(0),
+    };
+
+    /// These settings, and from `lower` what they leave open. So each step of the precedence is one call.
+    #[must_use]
+    pub const fn or(self, lower: Self) -> Self {
+        Self {
+            ttl: first(self.ttl, lower.ttl),
+            wait: first(self.wait, lower.wait),
+            renew: first(self.renew, lower.renew),
+            max_hold: first(self.max_hold, lower.max_hold),
+            min_hold: first(self.min_hold, lower.min_hold),
+            after_ok: first(self.after_ok, lower.after_ok),
+            after_err: first(self.after_err, lower.after_err),
+            reentrant: first(self.reentrant, lower.reentrant),
+            disputed: Disputed(self.disputed.0 | (lower.disputed.0 & !self.named())),
+        }
+    }
+
+    /// The settings of a lock on the keys of two declarations. What they declare in different ways is in dispute until
+    /// a higher step of the precedence names it.
+    #[must_use]
+    pub const fn beside(self, other: Self) -> Self {
+        let differ = bits([
+            differ_in_time(self.ttl, other.ttl),
+            matches!((self.wait, other.wait), (Some(a), Some(b)) if !same_wait(a, b)),
+            matches!((self.renew, other.renew), (Some(a), Some(b)) if !same_renew(a, b)),
+            differ_in_time(self.max_hold, other.max_hold),
+            differ_in_time(self.min_hold, other.min_hold),
+            matches!((self.reentrant, other.reentrant), (Some(a), Some(b)) if a != b),
+        ]);
+        let disputed = Disputed(self.disputed.0 | other.disputed.0 | differ);
+        Self { disputed, ..self.or(other) }
+    }
+
+    /// A bit for each setting that has a value.
+    const fn named(&self) -> u8 {
+        bits([
+            self.ttl.is_some(),
+            self.wait.is_some(),
+            self.renew.is_some(),
+            self.max_hold.is_some(),
+            self.min_hold.is_some(),
+            self.reentrant.is_some(),
+        ])
+    }
+
+    /// Refuses what is still in dispute.
+    fn agreed(&self) -> Result<(), LockError> {
+        match (0..NAMES.len()).find(|bit| self.disputed.0 & (1 << bit) != 0) {
+            None => Ok(()),
+            Some(bit) => Err(bad(format!(
+                "the declarations of this lock have different values of `{name}`; name `{name}` where they are locked together, or declare it alike",
+                name = NAMES[bit]
+            ))),
+        }
+    }
+
     pub(crate) fn plan(&self, defaults: &Defaults) -> Result<Plan, LockError> {
+        self.agreed()?;
         let ttl = self.ttl.unwrap_or(defaults.ttl);
         check_ttl("ttl", ttl, defaults.max_ttl)?;
         let renew_every = match self.renew.unwrap_or_default() {
@@ -156,6 +235,44 @@ impl Settings {
             after_err: self.after_err,
             reentrant: self.reentrant.unwrap_or(false),
         })
+    }
+}
+
+const fn first<T: Copy>(higher: Option<T>, lower: Option<T>) -> Option<T> {
+    match higher {
+        None => lower,
+        given => given,
+    }
+}
+
+const fn bits(set: [bool; NAMES.len()]) -> u8 {
+    let mut bits = 0;
+    let mut at = 0;
+    while at < set.len() {
+        bits |= (set[at] as u8) << at;
+        at += 1;
+    }
+    bits
+}
+
+// Durations and enums cannot be compared with `==` while the crate is built.
+const fn differ_in_time(a: Option<Duration>, b: Option<Duration>) -> bool {
+    matches!((a, b), (Some(a), Some(b)) if a.as_nanos() != b.as_nanos())
+}
+
+const fn same_wait(a: Wait, b: Wait) -> bool {
+    match (a, b) {
+        (Wait::For(a), Wait::For(b)) => a.as_nanos() == b.as_nanos(),
+        (Wait::Forever, Wait::Forever) => true,
+        _ => false,
+    }
+}
+
+const fn same_renew(a: Renew, b: Renew) -> bool {
+    match (a, b) {
+        (Renew::Every(a), Renew::Every(b)) => a.as_nanos() == b.as_nanos(),
+        (Renew::Auto, Renew::Auto) | (Renew::Off, Renew::Off) => true,
+        _ => false,
     }
 }
 
@@ -263,6 +380,29 @@ mod tests {
             ..Settings::default()
         };
         assert!(settings.plan(&DEFAULTS).is_ok());
+    }
+
+    #[test]
+    fn the_higher_step_of_the_precedence_wins() {
+        let lower = Settings { ttl: Some(ms(100)), wait: Some(Wait::Forever), ..Settings::INHERIT };
+        let both = Settings { ttl: Some(ms(50)), ..Settings::INHERIT }.or(lower);
+        assert_eq!((both.ttl, both.wait, both.renew), (Some(ms(50)), Some(Wait::Forever), None));
+    }
+
+    #[test]
+    fn declarations_that_disagree_are_refused_until_somebody_decides() {
+        let one = |ttl| Settings { ttl: Some(ms(ttl)), ..Settings::INHERIT };
+        assert!(one(50).beside(one(50)).beside(Settings::INHERIT).plan(&DEFAULTS).is_ok());
+        let disputed = Settings::INHERIT.beside(one(50)).beside(one(60)).beside(one(50));
+        assert!(refused(disputed).contains("different values of `ttl`"));
+        assert!(refused(Settings::INHERIT.or(disputed)).contains("different values of `ttl`"));
+        assert_eq!(one(70).or(disputed).plan(&DEFAULTS).unwrap().ttl, ms(70));
+        let other = Settings { wait: Some(Wait::Forever), ..one(70) };
+        assert!(other.or(disputed).plan(&DEFAULTS).is_ok());
+        let wait = |wait| Settings { wait: Some(wait), ..Settings::INHERIT };
+        assert!(refused(wait(Wait::Forever).beside(wait(Wait::For(ms(1))))).contains("`wait`"));
+        let renew = |renew| Settings { renew: Some(renew), ..Settings::INHERIT };
+        assert!(refused(renew(Renew::Every(ms(4))).beside(renew(Renew::Every(ms(5))))).contains("`renew`"));
     }
 
     #[test]

@@ -8,14 +8,16 @@ use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::declarations::LockKey;
 use crate::error::{Config, LockError};
-use crate::key::{Keys, LockKey};
+use crate::key::Keys;
+use crate::settings::Settings;
 
 /// The value of `key = EXPR`.
 pub struct Whole<T>(Cell<Option<T>>);
 
-/// The keys, and what a lease on them proves.
-pub type KeysOf<W> = (Result<Keys, LockError>, PhantomData<fn() -> W>);
+/// The keys, what their declaration says, and what a lease on them proves.
+pub type KeysOf<W> = (Result<Keys, LockError>, Settings, PhantomData<fn() -> W>);
 
 impl<T> Whole<T> {
     /// Not taken yet.
@@ -43,7 +45,7 @@ pub trait WholeText {
 
 impl<T: AsRef<str>> WholeText for &Whole<T> {
     fn keys(self) -> KeysOf<()> {
-        (self.take().map(|text| Keys::one(text.as_ref().to_owned())), PhantomData)
+        (self.take().map(|text| Keys::one(text.as_ref().to_owned())), Settings::INHERIT, PhantomData)
     }
 }
 
@@ -60,7 +62,7 @@ impl<T: LockKey> WholeDeclaration for &&Whole<T> {
     type Witness = T::Witness;
 
     fn keys(self) -> KeysOf<T::Witness> {
-        (self.take().and_then(LockKey::keys), PhantomData)
+        (self.take().and_then(LockKey::keys), T::SETTINGS, PhantomData)
     }
 }
 
@@ -82,7 +84,7 @@ impl<T> WholeNeither for &mut &Whole<T> {
     where
         T: WholeKey,
     {
-        (Err(Config::new("this value is no key").into()), PhantomData)
+        (Err(Config::new("this value is no key").into()), Settings::INHERIT, PhantomData)
     }
 }
 

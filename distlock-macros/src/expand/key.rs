@@ -33,6 +33,7 @@ impl Expansion<'_> {
                     #p::Keys::several(#keys)
                 }}
             }
+            Form::Typed(locks) => return self.typed(key, locks),
             Form::Computed(value) => {
                 let witness = own("__witness");
                 let span = Span::mixed_site().located_at(value.span());
@@ -40,8 +41,9 @@ impl Expansion<'_> {
                 // What has a place is borrowed, for the body wants it too.
                 let value = if is_place(value) { quote_spanned!(span=> &#value) } else { quote!(#value) };
                 let arguments = grouped(Delimiter::Parenthesis, value, span);
+                let declared = own("__declared");
                 return quote_spanned! {span=>
-                    let (#key, #witness) = {
+                    let (#key, #declared, #witness) = {
                         #[allow(unused_imports, reason = "one of them fits")]
                         use #p::{WholeDeclaration as _, WholeNeither as _, WholeText as _};
                         (&#p::Whole::new #arguments).keys()
@@ -52,6 +54,11 @@ impl Expansion<'_> {
         quote_spanned!(Span::mixed_site()=> let #key = #value;)
     }
 
+    /// Whether the declaration of a typed lock has settings too, which come second.
+    pub(super) fn is_declared(&self) -> bool {
+        matches!(self.key.form, Form::Computed(_) | Form::Typed(_))
+    }
+
     /// How the body asks for its lease.
     pub(super) fn open(&self, start: &Ident) -> TokenStream {
         let p = &self.private;
@@ -60,7 +67,7 @@ impl Expansion<'_> {
             Form::Several(_) | Form::ForEach { .. } => {
                 quote_spanned!(Span::mixed_site()=> #start.open::<#p::Several>())
             }
-            Form::Computed(_) => {
+            Form::Computed(_) | Form::Typed(_) => {
                 let witness = own("__witness");
                 quote_spanned!(Span::mixed_site()=> #start.open_for(#witness))
             }
@@ -129,7 +136,7 @@ impl Expansion<'_> {
     }
 
     /// The key of one template.
-    fn made(&self, template: &Template) -> TokenStream {
+    pub(super) fn made(&self, template: &Template) -> TokenStream {
         let p = &self.private;
         let separators = &template.separators;
         let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators));

@@ -60,7 +60,7 @@ impl Expansion<'_> {
 
     /// Whether a constant can stand in an item: an item may use neither `Self` nor the parameters of the function, and
     /// those of an impl block around it are out of sight, so only modules may stand in front of the name.
-    fn is_free(&self, constant: &Expr) -> bool {
+    pub(super) fn is_free(&self, constant: &Expr) -> bool {
         let Expr::Path(path) = constant else { return false };
         let Some((name, modules)) = path
             .path
@@ -82,11 +82,19 @@ impl Expansion<'_> {
     }
 
     pub(super) fn settings(&self) -> TokenStream {
+        self.settings_but(&[])
+    }
+
+    /// The settings without those of these names.
+    pub(super) fn settings_but(&self, left_out: &[&str]) -> TokenStream {
         let p = &self.private;
         let some = |value: TokenStream| quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#value));
         let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, reentrant, .. } = self.options;
         let mut fields = Vec::new();
         let mut push = |name: &str, value: TokenStream| {
+            if left_out.contains(&name) {
+                return;
+            }
             let (name, value) = (own(name), some(value));
             fields.push(quote_spanned!(Span::mixed_site()=> #name: #value));
         };

@@ -1,0 +1,379 @@
+//! Typed declarations, lock sets and key segments, from the model to code.
+//!
+//! ```text
+//! // Input
+//! #[derive(LockKey)]
+//! #[lock(key = "order:{id}", ttl = "5s", set = Locks)]
+//! struct OrderLock { id: u64 }
+//!
+//! // Output
+//! const _: () = {
+//!     impl LockKey for OrderLock {
+//!         type Witness = Self;
+//!         const SETTINGS: Settings = Settings { ttl: …, ..INHERIT }.or(<Locks as LockSet>::SETTINGS);
+//!         fn keys(self) -> Result<Keys, LockError> {
+//!             let Self { id } = self;
+//!             in_set::<Locks>(KeyBuilder::new(":").literal("order:").value("id", &id).finish())
+//!         }
+//!     }
+//!     impl OneKey for OrderLock { const IDENTITY: Identity = …; }
+//!     impl Locks { const lock_order_x3a_v_: () = (); }                    // a second one is a second definition
+//!     submit! { Declared { … } }
+//! };
+//! ```
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{DeriveInput, GenericParam, Generics, Type, WherePredicate, parse_quote};
+
+use super::{Expansion, private};
+use crate::attribute::{Given, Options};
+use crate::declaration::{Declaration, LockSet, Segment};
+use crate::key::Key;
+use crate::template::Template;
+
+/// `#[derive(LockKey)]`.
+pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
+    let Declaration { input, options, function, template, set, witness } = declaration;
+    let key = Key::of_declaration(template);
+    let (options, function, set, witness) = (&options, &function, &set, &witness);
+    let expansion = Expansion { options, function, key: &key, private: private(options, Span::mixed_site()) };
+    let p = &expansion.private;
+    let generics = bounded(&input.generics, p);
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let name = &input.ident;
+    let set = set.as_ref().map_or_else(TokenStream::new, |set| quote!(#set));
+    let settings = expansion.settings();
+    let keys: TokenStream = key
+        .form
+        .templates()
+        .into_iter()
+        .map(|template| {
+            let made = expansion.made(template);
+            quote_spanned!(Span::mixed_site()=> #made.map(#p::Keys::one))
+        })
+        .collect();
+    let (settings, keys) = if set.is_empty() {
+        (settings, keys)
+    } else {
+        (
+            quote_spanned!(Span::mixed_site()=> #settings.or(<#set as #p::LockSet>::SETTINGS)),
+            quote_spanned!(Span::mixed_site()=> #p::in_set::<#set>(#keys)),
+        )
+    };
+    let fields = function.bindings.iter().map(|field| &field.ident);
+    let has_lifetime = input.generics.lifetimes().next().is_some();
+    let (proof, named, identity) = match witness {
+        _ if !has_lifetime => {
+            let identity = one_key(
+                p,
+                &quote!(#impl_generics),
+                &quote!(#name #ty_generics),
+                &quote!(#where_clause),
+                &identity(p, name, &generics),
+            );
+            (quote_spanned!(Span::mixed_site()=> Self), None, Some(identity))
+        }
+        Some(witness) => {
+            let nothing = TokenStream::new();
+            let identity =
+                one_key(p, &nothing, &quote!(#witness), &nothing, &identity(p, witness, &Generics::default()));
+            (quote!(#witness), Some(named_witness(&input.vis, name, witness)), Some(identity))
+        }
+        // Several declarations without a witness of their own share this one, which the library knows.
+        None => (quote!(()), None, None),
+    };
+    let checks = expansion.checks();
+    let unique = (!set.is_empty()).then(|| unique(p, &set, key.form.templates()));
+    let registered = expansion.registered("Type", &set);
+    let import = import(options, p);
+    quote_spanned! {Span::mixed_site()=>
+        #named
+        const _: () = {
+            #import
+            impl #impl_generics #p::LockKey for #name #ty_generics #where_clause {
+                type Witness = #proof;
+                const SETTINGS: #p::Settings = #settings;
+                fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
+                    let Self { #(#fields),* } = self;
+                    #keys
+                }
+            }
+            #identity
+            #checks
+            #unique
+            #registered
+        };
+    }
+}
+
+/// Stands beside an error of the derive, so that the uses of the type are not errors too.
+pub(crate) fn lock_key_fallback(input: &DeriveInput) -> TokenStream {
+    let p = private(&Options::default(), Span::mixed_site());
+    let generics = bounded(&input.generics, &p);
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let name = &input.ident;
+    let (proof, identity) = if input.generics.lifetimes().next().is_some() {
+        (quote!(()), None)
+    } else {
+        let identity = one_key(
+            &p,
+            &quote!(#impl_generics),
+            &quote!(#name #ty_generics),
+            &quote!(#where_clause),
+            &identity(&p, name, &generics),
+        );
+        (quote_spanned!(Span::mixed_site()=> Self), Some(identity))
+    };
+    quote_spanned! {Span::mixed_site()=>
+        const _: () = {
+            impl #impl_generics #p::LockKey for #name #ty_generics #where_clause {
+                type Witness = #proof;
+                const SETTINGS: #p::Settings = #p::INHERIT;
+                fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
+                    #p::KeyBuilder::new("").finish().map(#p::Keys::one)
+                }
+            }
+            #identity
+        };
+    }
+}
+
+fn import(options: &Options, p: &TokenStream) -> Option<TokenStream> {
+    options
+        .krate
+        .as_ref()
+        .map(|Given { value: path, .. }| quote_spanned!(Span::mixed_site()=> use #path::__private as #p;))
+}
+
+/// The generics with what a key needs of each type: that it can stand in one, and that it holds no borrow.
+fn bounded(generics: &Generics, p: &TokenStream) -> Generics {
+    let mut generics = generics.clone();
+    let params: Vec<Ident> = generics.type_params().map(|param| param.ident.clone()).collect();
+    let clause = generics.make_where_clause();
+    for param in params {
+        let predicate: WherePredicate = parse_quote!(#param: #p::KeySegment + 'static);
+        clause.predicates.push(predicate);
+    }
+    generics
+}
+
+fn one_key(
+    p: &TokenStream,
+    generics: &TokenStream,
+    ty: &TokenStream,
+    clause: &TokenStream,
+    identity: &TokenStream,
+) -> TokenStream {
+    quote_spanned! {Span::mixed_site()=>
+        impl #generics #p::OneKey for #ty #clause {
+            const IDENTITY: #p::Identity = #identity;
+        }
+    }
+}
+
+/// What tells the type apart from all others while the crate is built.
+fn identity(p: &TokenStream, name: &Ident, generics: &Generics) -> TokenStream {
+    let arguments = generics.params.iter().filter_map(|param| match param {
+        GenericParam::Type(param) => {
+            let ident = &param.ident;
+            Some(quote_spanned!(Span::mixed_site()=> #p::Argument::Type(<#ident as #p::Sealed>::IDENTITY)))
+        }
+        GenericParam::Const(param) => {
+            let ident = &param.ident;
+            Some(quote_spanned!(Span::mixed_site()=> #p::Argument::Value(#ident as u128)))
+        }
+        GenericParam::Lifetime(_) => None,
+    });
+    let text = name.unraw().to_string();
+    quote_spanned! {Span::mixed_site()=>
+        #p::Identity {
+            name: #p::core::concat!(
+                #p::core::module_path!(), "::", #text, " ", #p::core::file!(), ":", #p::core::line!(), ":", #p::core::column!()
+            ),
+            arguments: &[#(#arguments),*],
+        }
+    }
+}
+
+/// The unit struct that `witness` names. It comes through a glob, so that one which the user has written wins.
+fn named_witness(vis: &syn::Visibility, name: &Ident, witness: &Ident) -> TokenStream {
+    let module = Ident::new(&format!("__distlock_witness_{}", witness.unraw()), Span::mixed_site());
+    let doc = format!("Witness that the lock of a [`{name}`] is held.");
+    quote_spanned! {Span::mixed_site()=>
+        #[doc(hidden)]
+        #[allow(non_snake_case)]
+        mod #module {
+            #[doc = #doc]
+            #[allow(dead_code, unreachable_pub, missing_debug_implementations)]
+            pub struct #witness;
+        }
+        #[allow(unused_imports)]
+        #[doc(inline)]
+        #vis use #module::*;
+    }
+}
+
+/// An inherent constant of the set that is named after the template: two equal ones are two definitions of one name, and
+/// the compiler shows both places.
+fn unique(p: &TokenStream, set: &TokenStream, templates: Vec<&Template>) -> TokenStream {
+    let names = templates.iter().map(|template| Ident::new(&constant_name(&template.label), template.literal.span()));
+    let here = Span::mixed_site().located_at(set.span());
+    let check = quote_spanned!(here=> #p::own_set::<#set>(#p::core::module_path!()));
+    quote_spanned! {Span::mixed_site()=>
+        const _: () = #check;
+        #[allow(non_local_definitions)]
+        impl #set {
+            #(#[allow(non_upper_case_globals, dead_code)] const #names: () = ();)*
+        }
+    }
+}
+
+/// A name that no other label has: letters and digits stand for themselves, `_v_` for a value, `__` for `_`, and
+/// `_x3a_` for any other character.
+fn constant_name(label: &str) -> String {
+    let mut name = "lock_".to_owned();
+    let mut rest = label;
+    while let Some(next) = rest.chars().next() {
+        if let Some(behind) = rest.strip_prefix("{}") {
+            name.push_str("_v_");
+            rest = behind;
+            continue;
+        }
+        // A brace is written twice in a label.
+        let width = if next == '{' || next == '}' { 2 } else { next.len_utf8() };
+        match next {
+            '_' => name.push_str("__"),
+            next if next.is_ascii_alphanumeric() => name.push(next),
+            next => name.push_str(&format!("_x{:x}_", u32::from(next))),
+        }
+        rest = rest.get(width..).unwrap_or_default();
+    }
+    name
+}
+
+/// `lock_set!`.
+pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
+    let LockSet { attrs, vis, name, options, namespace } = set;
+    let function = crate::shape::Function::of_declaration(name, Vec::new());
+    let key = Key::none();
+    let expansion =
+        Expansion { options, function: &function, key: &key, private: private(options, Span::mixed_site()) };
+    let p = &expansion.private;
+    let import = import(options, p);
+    let (settings, checks) = (expansion.settings(), expansion.checks());
+    let namespace = match namespace {
+        Some(namespace) => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#namespace)),
+        None => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None),
+    };
+    let text = name.unraw().to_string();
+    quote_spanned! {Span::mixed_site()=>
+        #(#attrs)*
+        #[allow(dead_code)]
+        #vis struct #name;
+        const _: () = {
+            #import
+            impl #p::LockSet for #name {
+                const SETTINGS: #p::Settings = #settings;
+                const NAMESPACE: #p::core::option::Option<&'static #p::core::primitive::str> = #namespace;
+                const MODULE: &'static #p::core::primitive::str = #p::core::module_path!();
+            }
+            impl #p::core::fmt::Debug for #name {
+                fn fmt(&self, to: &mut #p::core::fmt::Formatter<'_>) -> #p::core::fmt::Result {
+                    to.write_str(#text)
+                }
+            }
+            #checks
+        };
+    }
+}
+
+/// `#[derive(KeySegment)]`; with nothing to print it stands beside an error.
+pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) -> TokenStream {
+    let p = private(&Options::default(), Span::mixed_site());
+    let name = &input.ident;
+    let mut generics = input.generics.clone();
+    let to = super::own("__to");
+    let (write, inner) = match segment {
+        Some(Segment::Transparent(member, ty)) => {
+            let span = Span::mixed_site().located_at(ty.span());
+            if mentions_a_parameter(ty, &generics) {
+                generics.make_where_clause().predicates.push(parse_quote!(#ty: #p::KeySegment));
+            }
+            let segment = quote_spanned!(span=> <#ty as #p::KeySegment>::write_segment);
+            (quote_spanned!(Span::mixed_site()=> #segment(&self.#member, #to)), Some((member, *ty)))
+        }
+        Some(Segment::Variants(variants)) => {
+            let texts = variants.iter().map(|variant| variant.unraw().to_string());
+            let write = quote_spanned! {Span::mixed_site()=>
+                #p::core::fmt::Write::write_str(#to, match *self { #(Self::#variants => #texts,)* })
+            };
+            (write, None)
+        }
+        None => (
+            quote_spanned!(Span::mixed_site()=> { let _ = #to; #p::core::result::Result::Err(#p::core::fmt::Error) }),
+            None,
+        ),
+    };
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let text = name.unraw().to_string();
+    let arguments = inner.map(|(_, ty)| {
+        let span = Span::mixed_site().located_at(ty.span());
+        quote_spanned!(span=> #p::Argument::Type(<#ty as #p::Sealed>::IDENTITY))
+    });
+    let integer = inner.map(|(member, ty)| {
+        let mut generics = generics.clone();
+        // Through a lifetime, so that the bound may fail to hold without being an error.
+        generics.make_where_clause().predicates.push(parse_quote!(for<'__distlock> #ty: #p::KeyInteger));
+        let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+        let format = super::own("__format");
+        quote_spanned! {Span::mixed_site()=>
+            #[diagnostic::do_not_recommend]
+            impl #impl_generics #p::KeyInteger for #name #ty_generics #where_clause {
+                fn write_integer(&self, #format: #p::IntegerFormat, #to: &mut dyn #p::core::fmt::Write) -> #p::core::fmt::Result {
+                    <#ty as #p::KeyInteger>::write_integer(&self.#member, #format, #to)
+                }
+            }
+        }
+    });
+    quote_spanned! {Span::mixed_site()=>
+        const _: () = {
+            impl #impl_generics #p::Sealed for #name #ty_generics #where_clause {
+                const IDENTITY: #p::Identity = #p::Identity {
+                    name: #p::core::concat!(#p::core::module_path!(), "::", #text),
+                    arguments: &[#arguments],
+                };
+            }
+            impl #impl_generics #p::KeySegment for #name #ty_generics #where_clause {
+                fn write_segment(&self, #to: &mut dyn #p::core::fmt::Write) -> #p::core::fmt::Result {
+                    #write
+                }
+            }
+            #integer
+        };
+    }
+}
+
+fn mentions_a_parameter(ty: &Type, generics: &Generics) -> bool {
+    let (mut names, mut texts) = (std::collections::BTreeSet::new(), Vec::new());
+    crate::free::names_in(&quote!(#ty), &mut names, &mut texts);
+    generics.type_params().any(|param| names.contains(&param.ident.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::constant_name;
+
+    #[test]
+    fn constants_are_named_injectively() {
+        assert_eq!(constant_name("order:{}"), "lock_order_x3a__v_");
+        let labels = [
+            "a:{}", "a_{}", "a{}", "a__", "a_", "a_x3a_", "a:", "a_v_", "{{}}", "{}", "{{{}}}", "a:_{}", "a:{}_", "é",
+            "xe9",
+        ];
+        let names: std::collections::BTreeSet<String> = labels.iter().map(|label| constant_name(label)).collect();
+        assert_eq!(names.len(), labels.len(), "{names:?}");
+    }
+}

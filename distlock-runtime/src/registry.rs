@@ -1,0 +1,270 @@
+//! Every lock declaration of the program: typed ones and annotated functions, of every crate that was linked.
+//!
+//! The macros put each declaration into a link-time registry. That is done by constructors which run before `main`;
+//! targets without them (bare WebAssembly, for one) have an empty list. A function may stand twice in it, because other
+//! attributes may write it twice, so the list is taken once per place.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::contradictions;
+use crate::declarations::Spec;
+use crate::error::LockError;
+use crate::settings::{DEFAULT_TTL, Renew, Settings, Wait};
+
+/// A declaration as the macros write it.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Declared {
+    /// Where it stands and what it is called.
+    pub spec: Spec,
+    /// What declares it.
+    pub kind: Kind,
+    /// The keys it makes.
+    pub templates: &'static [Template],
+    /// Where its keys are, if not in the manager's namespace.
+    pub namespace: Option<&'static str>,
+    /// What is known of its settings.
+    pub settings: Settings,
+    /// Settings whose value is known only when a call starts.
+    pub computed: &'static [&'static str],
+    /// The options as they were written.
+    pub options: &'static [(&'static str, &'static str)],
+}
+
+inventory::collect!(Declared);
+
+/// What declares a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Kind {
+    /// `#[derive(LockKey)]`.
+    Type,
+    /// `#[distributed_lock]`.
+    Function,
+}
+
+/// One key template, taken apart.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Template {
+    /// As it was written.
+    pub text: &'static str,
+    /// With its placeholders blanked.
+    pub label: &'static str,
+    /// The characters that no value contains.
+    pub separators: &'static str,
+    /// What it is made of.
+    pub pieces: &'static [Piece],
+}
+
+/// A piece of a template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Piece {
+    /// Itself.
+    Literal(&'static str),
+    /// Any value.
+    Text,
+    /// Digits, for an integer in decimal.
+    Decimal,
+    /// Digits and letters, for an integer in another base.
+    Number,
+    /// 32 digits of hex.
+    Hash,
+}
+
+/// One lock declaration of the program. Made by [`declarations`].
+#[derive(Clone, Copy)]
+pub struct Declaration {
+    pub(crate) declared: &'static Declared,
+}
+
+impl Declaration {
+    /// The name with few values for metrics and events: the template with its placeholders blanked.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        self.declared.spec.label
+    }
+
+    /// The key template as it was written; what stands in its place in a function with a typed or computed key. Of
+    /// several the first.
+    #[must_use]
+    pub fn template(&self) -> &'static str {
+        self.templates().next().unwrap_or(self.declared.spec.template)
+    }
+
+    /// Every key template; none where the key is typed or computed.
+    pub fn templates(&self) -> impl Iterator<Item = &'static str> {
+        self.declared.templates.iter().map(|template| template.text)
+    }
+
+    /// The namespace of its lock set, if that names one; else the manager's holds.
+    #[must_use]
+    pub fn namespace(&self) -> Option<&'static str> {
+        self.declared.namespace
+    }
+
+    /// The `ttl` it declares, by itself or through its set; `None` leaves it to the manager, or computes it.
+    #[must_use]
+    pub fn ttl(&self) -> Option<Duration> {
+        self.declared.settings.ttl
+    }
+
+    /// The `wait` it declares; see [`ttl`](Self::ttl).
+    #[must_use]
+    pub fn wait(&self) -> Option<Wait> {
+        self.declared.settings.wait
+    }
+
+    /// The `renew` it declares; see [`ttl`](Self::ttl).
+    #[must_use]
+    pub fn renew(&self) -> Option<Renew> {
+        self.declared.settings.renew
+    }
+
+    /// The `max_hold` it declares; see [`ttl`](Self::ttl).
+    #[must_use]
+    pub fn max_hold(&self) -> Option<Duration> {
+        self.declared.settings.max_hold
+    }
+
+    /// The `min_hold` it declares; see [`ttl`](Self::ttl).
+    #[must_use]
+    pub fn min_hold(&self) -> Option<Duration> {
+        self.declared.settings.min_hold
+    }
+
+    /// Its own options, each with its value as it was written.
+    pub fn options(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.declared.options.iter().copied()
+    }
+
+    /// Whether it is a type with `#[derive(LockKey)]`, not a function.
+    #[must_use]
+    pub fn is_type(&self) -> bool {
+        self.declared.kind == Kind::Type
+    }
+
+    /// The name of the function or the type.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.path().1
+    }
+
+    /// The module that it stands in.
+    #[must_use]
+    pub fn module(&self) -> &'static str {
+        self.path().0
+    }
+
+    /// The function or the type with its module.
+    #[must_use]
+    pub fn function(&self) -> &'static str {
+        self.declared.spec.function
+    }
+
+    /// The source file.
+    #[must_use]
+    pub fn file(&self) -> &'static str {
+        self.declared.spec.file
+    }
+
+    /// The line of the attribute.
+    #[must_use]
+    pub fn line(&self) -> u32 {
+        self.declared.spec.line
+    }
+
+    /// The column of the attribute.
+    #[must_use]
+    pub fn column(&self) -> u32 {
+        self.declared.spec.column
+    }
+
+    fn path(&self) -> (&'static str, &'static str) {
+        let function = self.function();
+        function.rsplit_once("::").unwrap_or(("", function))
+    }
+
+    /// What tells declarations apart, in the order of the list.
+    fn place(&self) -> (&'static str, u32, u32, &'static str, &'static str) {
+        let Spec { file, line, column, function, template, .. } = self.declared.spec;
+        (file, line, column, function, template)
+    }
+}
+
+impl fmt::Debug for Declaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Declaration")
+            .field("label", &self.label())
+            .field("function", &self.function())
+            .field("file", &self.file())
+            .field("line", &self.line())
+            .field("options", &self.declared.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Declaration {
+    /// `coupon:{}` (shop::claim at src/claim.rs:7).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` ({} at {}:{})", self.label(), self.function(), self.file(), self.line())
+    }
+}
+
+/// Every lock declaration of every crate that the program is made of: types with `#[derive(LockKey)]` and functions with
+/// `#[distributed_lock]`, sorted by place.
+///
+/// ```ignore
+/// for declaration in distlock::declarations() {
+///     println!("{declaration}: ttl {:?}", declaration.ttl());
+/// }
+/// ```
+///
+/// The list is made by constructors that run before `main`. Where a target has none, it is empty.
+#[must_use]
+pub fn declarations() -> Vec<Declaration> {
+    let mut all: Vec<Declaration> =
+        inventory::iter::<Declared>.into_iter().map(|declared| Declaration { declared }).collect();
+    all.sort_by_key(Declaration::place);
+    all.dedup_by_key(|declaration| declaration.place());
+    all
+}
+
+/// Panics with a list of all contradictions between the declarations of the program: for a test of one line.
+///
+/// ```ignore
+/// #[test]
+/// fn locks_agree() {
+///     distlock::assert_declarations();
+/// }
+/// ```
+///
+/// Contradictory are two declarations whose keys can meet although they do not say the same: equal templates (with their
+/// placeholders blanked) in one namespace with another `ttl`, `renew`, `max_hold` or `min_hold`, and a key without
+/// placeholders that another template can make as well. What neither says counts as the built-in default. Building a
+/// manager makes the same check with its own defaults.
+///
+/// # Panics
+///
+/// If there is a contradiction, and on a target on which the declarations are not known.
+pub fn assert_declarations() {
+    if !ARE_KNOWN {
+        panic!(
+            "this target has no constructors before `main`, so the lock declarations are not known; run the test on another target"
+        );
+    }
+    let found = contradictions::find(&declarations(), DEFAULT_TTL, crate::key::DEFAULT_NAMESPACE);
+    assert!(found.is_empty(), "contradictory lock declarations:\n{}", found.join("\n"));
+}
+
+/// Whether this target runs the constructors that fill the list.
+pub(crate) const ARE_KNOWN: bool = cfg!(not(target_family = "wasm"));
+
+/// The check when a manager is built. Gives the number of declarations.
+pub(crate) fn check(default_ttl: Duration, namespace: &str) -> (usize, Result<(), LockError>) {
+    let all = declarations();
+    let found = contradictions::find(&all, default_ttl, namespace);
+    (all.len(), contradictions::refuse(&found))
+}

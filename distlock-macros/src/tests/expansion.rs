@@ -25,6 +25,26 @@ fn a_function() {
                 user: User,
                 _permit: Permit,
             ) -> Result<Coupon, AppError> {
+                ::distlock::__private::inventory::submit! {
+                    ::distlock::__private::Declared { spec : * const { & ::distlock::__private::Spec
+                    { function :
+                    ::distlock::__private::core::concat!(::distlock::__private::core::module_path!(),
+                    "::", "claim"), template : "coupon:{campaign}:{user.id:04}", label :
+                    "coupon:{}:{}", file : ::distlock::__private::core::file!(), line :
+                    ::distlock::__private::core::line!(), column :
+                    ::distlock::__private::core::column!(), } }, kind :
+                    ::distlock::__private::Kind::Function, templates : &
+                    [::distlock::__private::Template { text : "coupon:{campaign}:{user.id:04}", label
+                    : "coupon:{}:{}", separators : ":", pieces : &
+                    [::distlock::__private::Piece::Literal("coupon:"),
+                    ::distlock::__private::Piece::Text, ::distlock::__private::Piece::Literal(":"),
+                    ::distlock::__private::Piece::Decimal] }], namespace :
+                    ::distlock::__private::core::option::Option::None, settings :
+                    ::distlock::__private::Settings { ttl :
+                    ::distlock::__private::core::option::Option::Some(::distlock::__private::Duration::from_millis(5000u64)),
+                    .. ::distlock::__private::INHERIT }, computed : & [], options : & [("ttl",
+                    "5s")], }
+                }
                 let __key = ::distlock::__private::KeyBuilder::new(":")
                     .literal("coupon:")
                     .value("campaign", &campaign)
@@ -105,6 +125,29 @@ fn a_lease_and_closures() {
         &expect![[r#"
             async fn claim(self, (id, rest): (u32, u32)) -> impl Display {
                 const _: ::distlock::__private::Duration = ::distlock::__private::checked_ttl(TTL);
+                ::distlock::__private::inventory::submit! {
+                    ::distlock::__private::Declared { spec : * const { & ::distlock::__private::Spec
+                    { function :
+                    ::distlock::__private::core::concat!(::distlock::__private::core::module_path!(),
+                    "::", "claim"), template : "k:{id:hash}", label : "k:{}", file :
+                    ::distlock::__private::core::file!(), line :
+                    ::distlock::__private::core::line!(), column :
+                    ::distlock::__private::core::column!(), } }, kind :
+                    ::distlock::__private::Kind::Function, templates : &
+                    [::distlock::__private::Template { text : "k:{id:hash}", label : "k:{}",
+                    separators : ":", pieces : & [::distlock::__private::Piece::Literal("k:"),
+                    ::distlock::__private::Piece::Hash] }], namespace :
+                    ::distlock::__private::core::option::Option::None, settings :
+                    ::distlock::__private::Settings { ttl :
+                    ::distlock::__private::core::option::Option::Some(const {
+                    ::distlock::__private::checked_ttl(TTL) }), wait :
+                    ::distlock::__private::core::option::Option::Some(::distlock::__private::Wait::Forever),
+                    renew :
+                    ::distlock::__private::core::option::Option::Some(::distlock::__private::Renew::Off),
+                    .. ::distlock::__private::INHERIT }, computed : & [], options : & [("ttl",
+                    "TTL"), ("wait", "forever"), ("renew", "off"), ("on_busy", "|..| .."),
+                    ("on_lost", "|..| ..")], }
+                }
                 let __key = ::distlock::__private::KeyBuilder::new(":")
                     .literal("k:")
                     .hash("id", &id)
@@ -198,6 +241,21 @@ fn a_job() {
         &expect![[r#"
             async fn tick() {
                 use mine::locks::__private as __distlock_private;
+                __distlock_private::inventory::submit! {
+                    __distlock_private::Declared { spec : * const { & __distlock_private::Spec {
+                    function :
+                    __distlock_private::core::concat!(__distlock_private::core::module_path!(), "::",
+                    "tick"), template : "nightly", label : "nightly", file :
+                    __distlock_private::core::file!(), line : __distlock_private::core::line!(),
+                    column : __distlock_private::core::column!(), } }, kind :
+                    __distlock_private::Kind::Function, templates : & [__distlock_private::Template {
+                    text : "nightly", label : "nightly", separators : "", pieces : &
+                    [__distlock_private::Piece::Literal("nightly")] }], namespace :
+                    __distlock_private::core::option::Option::None, settings :
+                    __distlock_private::Settings { ..__distlock_private::INHERIT }, computed : &
+                    ["ttl", "max_hold"], options : & [("ttl", "Self :: TTL"), ("max_hold", "limit"),
+                    ("on_busy", "skip"), ("on_error", "skip"), ("on_lost", "finish")], }
+                }
                 let __key = __distlock_private::KeyBuilder::new("").literal("nightly").finish();
                 let __settings = __distlock_private::Settings {
                     ttl: __distlock_private::core::option::Option::Some(const {
@@ -280,6 +338,22 @@ fn a_method_of_async_trait() {
                 Self: 'async_trait,
             {
                 Box::pin(async move {
+                    ::distlock::__private::inventory::submit! {
+                        ::distlock::__private::Declared { spec : * const { &
+                        ::distlock::__private::Spec { function :
+                        ::distlock::__private::core::concat!(::distlock::__private::core::module_path!(),
+                        "::", "save"), template : "save:{id}", label : "save:{}", file :
+                        ::distlock::__private::core::file!(), line :
+                        ::distlock::__private::core::line!(), column :
+                        ::distlock::__private::core::column!(), } }, kind :
+                        ::distlock::__private::Kind::Function, templates : &
+                        [::distlock::__private::Template { text : "save:{id}", label : "save:{}",
+                        separators : ":", pieces : & [::distlock::__private::Piece::Literal("save:"),
+                        ::distlock::__private::Piece::Decimal] }], namespace :
+                        ::distlock::__private::core::option::Option::None, settings :
+                        ::distlock::__private::Settings { .. ::distlock::__private::INHERIT },
+                        computed : & [], options : & [], }
+                    }
                     let __key = ::distlock::__private::KeyBuilder::new(":")
                         .literal("save:")
                         .value("id", &id)

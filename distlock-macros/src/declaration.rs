@@ -48,6 +48,7 @@ pub(crate) struct LockSet {
 pub(crate) fn parse(input: DeriveInput, errors: &mut Errors) -> Option<Declaration> {
     let before = errors.len();
     let fields = fields(&input, errors);
+    let is_readable = errors.len() == before;
     let Divided { own, shared } = divide(lock_attributes(&input, errors), &OF_A_LOCK, "#[lock]", errors);
     let options = attribute::parse_some(shared, errors);
     if !options.was_written("key") {
@@ -75,7 +76,8 @@ pub(crate) fn parse(input: DeriveInput, errors: &mut Errors) -> Option<Declarati
         );
     }
     let function = Function::of_declaration(&input.ident, fields);
-    let template = template_of(&options, &function, errors);
+    // Without its fields every placeholder would be a second fault.
+    let template = if is_readable { template_of(&options, &function, errors) } else { None };
     if let Some(template) = &template {
         all_are_used(&function, template, errors);
     }

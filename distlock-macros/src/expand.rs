@@ -99,8 +99,7 @@ impl Expansion<'_> {
             let private = &self.private;
             quote_spanned!(Span::mixed_site()=> use #path::__private as #private;)
         });
-        let checks = self.checks();
-        let registered = self.registered("Function", &TokenStream::new());
+        let registered = self.registered_function();
         let hints = self.hints();
         let key_statement = self.key(&key);
         let mut settings_value = self.settings();
@@ -135,7 +134,6 @@ impl Expansion<'_> {
         };
         quote_spanned! {Span::mixed_site()=>
             #import
-            #checks
             #registered
             #hints
             #key_statement

@@ -303,10 +303,10 @@ pub trait LockSet {
     const MODULE: &'static str;
 }
 
-/// The keys of a declaration in the set.
+/// The keys of a declaration in a set of this namespace.
 #[doc(hidden)]
-pub fn in_set<S: LockSet>(keys: Result<Keys, LockError>) -> Result<Keys, LockError> {
-    match S::NAMESPACE {
+pub fn in_set(keys: Result<Keys, LockError>, namespace: Option<&'static str>) -> Result<Keys, LockError> {
+    match namespace {
         Some(namespace) => keys.map(|keys| keys.in_namespace(namespace)),
         None => keys,
     }

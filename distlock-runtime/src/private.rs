@@ -100,20 +100,16 @@ pub fn call_and_start(
 
 // ----- typed locks -----
 
-/// What a lease on a typed lock proves, as a value of no size that the expansion can pass on without naming the type.
-pub type Witness<L> = PhantomData<fn() -> L>;
-
-/// A typed lock with its fields filled in: its keys, its settings, its witness. The closure is an `Fn`, so that an
-/// argument which is not `Copy` cannot be moved into the key instead of into the body.
-pub fn typed<K: LockKey>(lock: impl Fn() -> K) -> (Result<Keys, LockError>, Settings, Witness<K::Witness>) {
-    (lock().keys(), K::SETTINGS, PhantomData)
+/// A typed lock with its fields filled in: its keys, its settings, its witness.
+pub fn typed<K: LockKey>(lock: K) -> KeysOf<K::Witness> {
+    (lock.keys(), K::SETTINGS, PhantomData)
 }
 
-/// Fails the build of a declaration that names a lock set of another crate.
+/// Fails the build of a declaration that names a lock set of another crate. Both paths begin with their crate.
 #[track_caller]
-pub const fn own_set<S: LockSet>(module: &str) {
+pub const fn own_set(set: &str, declaration: &str) {
     assert!(
-        same_crate(S::MODULE, module),
+        same_crate(set, declaration),
         "this lock set belongs to another crate; make one here with `distlock::lock_set!`"
     );
 }

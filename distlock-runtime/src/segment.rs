@@ -33,16 +33,22 @@ use crate::error::{InvalidKey, LockError};
     note = "for an axum extractor write `Path(id): Path<u64>`, or `{{id.0}}`"
 )]
 pub trait KeySegment: Sealed {
+    /// Tells types with such an argument apart while the crate is built.
+    #[doc(hidden)]
+    const IDENTITY: Identity = Identity { name: "", arguments: &[] };
+
     /// Writes the value as it is, without any escape.
     #[doc(hidden)]
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result;
 }
 
 /// Closes [`KeySegment`]; only the derive reaches it.
-pub trait Sealed {
-    /// Tells types with such an argument apart while the crate is built.
-    const IDENTITY: Identity;
-}
+#[diagnostic::on_unimplemented(
+    message = "`KeySegment` is not implemented by hand, here for `{Self}`",
+    label = "needs `#[derive(KeySegment)]`",
+    note = "derive it for a newtype or an enum without fields, so that every value has one text of its own"
+)]
+pub trait Sealed {}
 
 /// An integer, for which a key may ask for a width or a radix.
 #[diagnostic::on_unimplemented(
@@ -79,12 +85,12 @@ pub enum Radix {
 
 macro_rules! integers {
     ($($integer:ty)*) => {$(
-        impl Sealed for $integer {
-            const IDENTITY: Identity = Identity { name: stringify!($integer), arguments: &[] };
-        }
+        impl Sealed for $integer {}
 
         #[diagnostic::do_not_recommend]
         impl KeySegment for $integer {
+            const IDENTITY: Identity = Identity { name: stringify!($integer), arguments: &[] };
+
             fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
                 write!(to, "{self}")
             }
@@ -107,12 +113,12 @@ macro_rules! integers {
             }
         }
 
-        impl Sealed for NonZero<$integer> {
-            const IDENTITY: Identity = Identity { name: concat!("NonZero<", stringify!($integer), ">"), arguments: &[] };
-        }
+        impl Sealed for NonZero<$integer> {}
 
         #[diagnostic::do_not_recommend]
         impl KeySegment for NonZero<$integer> {
+            const IDENTITY: Identity = Identity { name: concat!("NonZero<", stringify!($integer), ">"), arguments: &[] };
+
             fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
                 self.get().write_segment(to)
             }
@@ -131,12 +137,12 @@ integers!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize);
 
 macro_rules! printed {
     ($($ty:ty)*) => {$(
-        impl Sealed for $ty {
-            const IDENTITY: Identity = Identity { name: stringify!($ty), arguments: &[] };
-        }
+        impl Sealed for $ty {}
 
         #[diagnostic::do_not_recommend]
         impl KeySegment for $ty {
+            const IDENTITY: Identity = Identity { name: stringify!($ty), arguments: &[] };
+
             fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
                 write!(to, "{self}")
             }
@@ -146,23 +152,23 @@ macro_rules! printed {
 
 printed!(bool char Uuid IpAddr Ipv4Addr Ipv6Addr);
 
-impl Sealed for str {
-    const IDENTITY: Identity = Identity { name: "str", arguments: &[] };
-}
+impl Sealed for str {}
 
 #[diagnostic::do_not_recommend]
 impl KeySegment for str {
+    const IDENTITY: Identity = Identity { name: "str", arguments: &[] };
+
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
         to.write_str(self)
     }
 }
 
-impl Sealed for String {
-    const IDENTITY: Identity = Identity { name: "String", arguments: &[] };
-}
+impl Sealed for String {}
 
 #[diagnostic::do_not_recommend]
 impl KeySegment for String {
+    const IDENTITY: Identity = Identity { name: "String", arguments: &[] };
+
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
         to.write_str(self)
     }
@@ -170,12 +176,12 @@ impl KeySegment for String {
 
 macro_rules! pointers {
     ($($ty:ty)*) => {$(
-        impl<T: Sealed + ?Sized> Sealed for $ty {
-            const IDENTITY: Identity = Identity { name: stringify!($ty), arguments: &[Argument::Type(T::IDENTITY)] };
-        }
+        impl<T: Sealed + ?Sized> Sealed for $ty {}
 
         #[diagnostic::do_not_recommend]
         impl<T: KeySegment + ?Sized> KeySegment for $ty {
+            const IDENTITY: Identity = Identity { name: stringify!($ty), arguments: &[Argument::Type(T::IDENTITY)] };
+
             fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
                 T::write_segment(self, to)
             }
@@ -192,12 +198,12 @@ macro_rules! pointers {
 
 pointers!(&T &mut T Box<T> Rc<T> Arc<T>);
 
-impl<T: ToOwned + Sealed + ?Sized> Sealed for Cow<'_, T> {
-    const IDENTITY: Identity = Identity { name: "Cow", arguments: &[Argument::Type(T::IDENTITY)] };
-}
+impl<T: ToOwned + Sealed + ?Sized> Sealed for Cow<'_, T> {}
 
 #[diagnostic::do_not_recommend]
 impl<T: ToOwned + KeySegment + ?Sized> KeySegment for Cow<'_, T> {
+    const IDENTITY: Identity = Identity { name: "Cow", arguments: &[Argument::Type(T::IDENTITY)] };
+
     fn write_segment(&self, to: &mut dyn Write) -> fmt::Result {
         T::write_segment(self, to)
     }

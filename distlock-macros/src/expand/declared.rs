@@ -8,12 +8,13 @@
 //!
 //! // Output
 //! const _: () = {
+//!     const SETTINGS: Settings = Settings { ttl: …, ..INHERIT }.or(<Locks as LockSet>::SETTINGS);
 //!     impl LockKey for OrderLock {
 //!         type Witness = Self;
-//!         const SETTINGS: Settings = Settings { ttl: …, ..INHERIT }.or(<Locks as LockSet>::SETTINGS);
+//!         const SETTINGS: Settings = SETTINGS;
 //!         fn keys(self) -> Result<Keys, LockError> {
 //!             let Self { id } = self;
-//!             in_set::<Locks>(KeyBuilder::new(":").literal("order:").value("id", &id).finish())
+//!             in_set(KeyBuilder::new(":").literal("order:").value("id", &id).finish(), <Locks as LockSet>::NAMESPACE)
 //!         }
 //!     }
 //!     impl OneKey for OrderLock { const IDENTITY: Identity = …; }
@@ -28,11 +29,15 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, GenericParam, Generics, Type, WherePredicate, parse_quote};
 
+use super::settings::Place;
 use super::{Expansion, private};
 use crate::attribute::{Given, Options};
 use crate::declaration::{Declaration, LockSet, Segment};
 use crate::key::Key;
 use crate::template::Template;
+
+/// The settings as a constant: one evaluation, so that what is wrong with them is one error.
+const OWN_SETTINGS: &str = "__DISTLOCK_SETTINGS";
 
 /// `#[derive(LockKey)]`.
 pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
@@ -45,7 +50,7 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
     let name = &input.ident;
     let set = set.as_ref().map_or_else(TokenStream::new, |set| quote!(#set));
-    let settings = expansion.settings();
+    let settings = expansion.settings_in(Place::Item, &[]);
     let keys: TokenStream = key
         .form
         .templates()
@@ -60,7 +65,7 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     } else {
         (
             quote_spanned!(Span::mixed_site()=> #settings.or(<#set as #p::LockSet>::SETTINGS)),
-            quote_spanned!(Span::mixed_site()=> #p::in_set::<#set>(#keys)),
+            quote_spanned!(Span::mixed_site()=> #p::in_set(#keys, <#set as #p::LockSet>::NAMESPACE)),
         )
     };
     let fields = function.bindings.iter().map(|field| &field.ident);
@@ -85,24 +90,29 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
         // Several declarations without a witness of their own share this one, which the library knows.
         None => (quote!(()), None, None),
     };
-    let checks = expansion.checks();
+    let namespace = if set.is_empty() {
+        quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None)
+    } else {
+        quote_spanned!(Span::mixed_site()=> <#set as #p::LockSet>::NAMESPACE)
+    };
+    let own_settings = Ident::new(OWN_SETTINGS, Span::mixed_site());
     let unique = (!set.is_empty()).then(|| unique(p, &set, key.form.templates()));
-    let registered = expansion.registered("Type", &set);
+    let registered = expansion.registered("Type", &quote!(#own_settings), &[], &namespace);
     let import = import(options, p);
     quote_spanned! {Span::mixed_site()=>
         #named
         const _: () = {
             #import
+            const #own_settings: #p::Settings = #settings;
             impl #impl_generics #p::LockKey for #name #ty_generics #where_clause {
                 type Witness = #proof;
-                const SETTINGS: #p::Settings = #settings;
+                const SETTINGS: #p::Settings = #own_settings;
                 fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
                     let Self { #(#fields),* } = self;
                     #keys
                 }
             }
             #identity
-            #checks
             #unique
             #registered
         };
@@ -179,7 +189,7 @@ fn identity(p: &TokenStream, name: &Ident, generics: &Generics) -> TokenStream {
     let arguments = generics.params.iter().filter_map(|param| match param {
         GenericParam::Type(param) => {
             let ident = &param.ident;
-            Some(quote_spanned!(Span::mixed_site()=> #p::Argument::Type(<#ident as #p::Sealed>::IDENTITY)))
+            Some(quote_spanned!(Span::mixed_site()=> #p::Argument::Type(<#ident as #p::KeySegment>::IDENTITY)))
         }
         GenericParam::Const(param) => {
             let ident = &param.ident;
@@ -219,14 +229,18 @@ fn named_witness(vis: &syn::Visibility, name: &Ident, witness: &Ident) -> TokenS
 /// An inherent constant of the set that is named after the template: two equal ones are two definitions of one name, and
 /// the compiler shows both places.
 fn unique(p: &TokenStream, set: &TokenStream, templates: Vec<&Template>) -> TokenStream {
-    let names = templates.iter().map(|template| Ident::new(&constant_name(&template.label), template.literal.span()));
+    let constants = templates.iter().map(|template| {
+        let place = template.literal.span();
+        let name = Ident::new(&constant_name(&template.label), place);
+        quote_spanned!(Span::mixed_site().located_at(place)=> const #name: () = ();)
+    });
     let here = Span::mixed_site().located_at(set.span());
-    let check = quote_spanned!(here=> #p::own_set::<#set>(#p::core::module_path!()));
+    let check = quote_spanned!(here=> #p::own_set(<#set as #p::LockSet>::MODULE, #p::core::module_path!()));
     quote_spanned! {Span::mixed_site()=>
         const _: () = #check;
         #[allow(non_local_definitions)]
         impl #set {
-            #(#[allow(non_upper_case_globals, dead_code)] const #names: () = ();)*
+            #(#[allow(non_upper_case_globals, dead_code)] #constants)*
         }
     }
 }
@@ -263,7 +277,8 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
         Expansion { options, function: &function, key: &key, private: private(options, Span::mixed_site()) };
     let p = &expansion.private;
     let import = import(options, p);
-    let (settings, checks) = (expansion.settings(), expansion.checks());
+    let (settings, own_settings) =
+        (expansion.settings_in(Place::Item, &[]), Ident::new(OWN_SETTINGS, Span::mixed_site()));
     let namespace = match namespace {
         Some(namespace) => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#namespace)),
         None => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None),
@@ -275,8 +290,9 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
         #vis struct #name;
         const _: () = {
             #import
+            const #own_settings: #p::Settings = #settings;
             impl #p::LockSet for #name {
-                const SETTINGS: #p::Settings = #settings;
+                const SETTINGS: #p::Settings = #own_settings;
                 const NAMESPACE: #p::core::option::Option<&'static #p::core::primitive::str> = #namespace;
                 const MODULE: &'static #p::core::primitive::str = #p::core::module_path!();
             }
@@ -285,7 +301,6 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
                     to.write_str(#text)
                 }
             }
-            #checks
         };
     }
 }
@@ -321,7 +336,7 @@ pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) ->
     let text = name.unraw().to_string();
     let arguments = inner.map(|(_, ty)| {
         let span = Span::mixed_site().located_at(ty.span());
-        quote_spanned!(span=> #p::Argument::Type(<#ty as #p::Sealed>::IDENTITY))
+        quote_spanned!(span=> #p::Argument::Type(<#ty as #p::KeySegment>::IDENTITY))
     });
     let integer = inner.map(|(member, ty)| {
         let mut generics = generics.clone();
@@ -340,13 +355,12 @@ pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) ->
     });
     quote_spanned! {Span::mixed_site()=>
         const _: () = {
-            impl #impl_generics #p::Sealed for #name #ty_generics #where_clause {
+            impl #impl_generics #p::Sealed for #name #ty_generics #where_clause {}
+            impl #impl_generics #p::KeySegment for #name #ty_generics #where_clause {
                 const IDENTITY: #p::Identity = #p::Identity {
                     name: #p::core::concat!(#p::core::module_path!(), "::", #text),
                     arguments: &[#arguments],
                 };
-            }
-            impl #impl_generics #p::KeySegment for #name #ty_generics #where_clause {
                 fn write_segment(&self, #to: &mut dyn #p::core::fmt::Write) -> #p::core::fmt::Result {
                     #write
                 }

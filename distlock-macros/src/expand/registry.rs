@@ -4,6 +4,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::Type;
 
+use super::settings::Place;
 use super::{Expansion, own};
 use crate::attribute::{After, Given, OnLost, Options, Refused, Renew, Time, Wait};
 use crate::duration::show;
@@ -14,18 +15,27 @@ use crate::template::{Part, Placeholder, Spec, Template};
 const INTEGERS: [&str; 12] = ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"];
 
 impl Expansion<'_> {
-    /// `set` is a path to the lock set of a typed declaration.
-    pub(super) fn registered(&self, kind: &str, set: &TokenStream) -> TokenStream {
+    /// That of a function. Its constants are checked here, while the crate is, and not only where the function is
+    /// instantiated.
+    pub(super) fn registered_function(&self) -> TokenStream {
+        let p = &self.private;
+        let computed = self.computed();
+        let settings = self.settings_in(Place::Item, &computed);
+        let namespace = quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None);
+        self.registered("Function", &settings, &computed, &namespace)
+    }
+
+    pub(super) fn registered(
+        &self,
+        kind: &str,
+        settings: &TokenStream,
+        computed: &[&str],
+        namespace: &TokenStream,
+    ) -> TokenStream {
         let p = &self.private;
         let kind = own(kind);
         let spec = self.spec();
         let templates = self.key.form.templates().into_iter().map(|template| self.taken_apart(template));
-        let (mut settings, computed) = self.known_settings();
-        let mut namespace = quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None);
-        if !set.is_empty() {
-            settings = quote_spanned!(Span::mixed_site()=> #settings.or(<#set as #p::LockSet>::SETTINGS));
-            namespace = quote_spanned!(Span::mixed_site()=> <#set as #p::LockSet>::NAMESPACE);
-        }
         let options = self.as_written().into_iter().map(|(name, value)| quote!((#name, #value)));
         quote_spanned! {Span::mixed_site()=>
             #p::inventory::submit! {
@@ -71,8 +81,8 @@ impl Expansion<'_> {
         }
     }
 
-    /// The settings that are known at build, and the names of those that are not.
-    fn known_settings(&self) -> (TokenStream, Vec<&'static str>) {
+    /// The names of the settings that are not known at build.
+    fn computed(&self) -> Vec<&'static str> {
         let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, .. } = self.options;
         let renewed = renew.as_ref().and_then(|given| match &given.value {
             Renew::Every(time) => Some(time),
@@ -83,7 +93,7 @@ impl Expansion<'_> {
             Wait::Forever => None,
         });
         let of = |given: &'_ Option<Given<Time>>| given.as_ref().is_some_and(|given| !self.is_known(&given.value));
-        let computed: Vec<&str> = [
+        [
             ("ttl", of(ttl)),
             ("max_hold", of(max_hold)),
             ("min_hold", of(min_hold)),
@@ -94,8 +104,7 @@ impl Expansion<'_> {
         ]
         .into_iter()
         .filter_map(|(name, is_computed)| is_computed.then_some(name))
-        .collect();
-        (self.settings_but(&computed), computed)
+        .collect()
     }
 
     fn is_known(&self, time: &Time) -> bool {

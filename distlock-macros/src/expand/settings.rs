@@ -8,20 +8,16 @@ use syn::{Expr, GenericParam};
 use super::{Expansion, grouped, own, private};
 use crate::attribute::{After, Given, Options, Renew, Time, Wait};
 
-impl Expansion<'_> {
-    /// Constants are checked while the crate is checked, not only where the function is instantiated.
-    pub(super) fn checks(&self) -> TokenStream {
-        let p = &self.private;
-        self.constants()
-            .into_iter()
-            .filter(|(_, constant)| self.is_free(constant))
-            .map(|(check, constant)| {
-                let checked = self.checked(check, constant);
-                quote_spanned!(Span::mixed_site()=> const _: #p::Duration = #checked;)
-            })
-            .collect()
-    }
+/// Where settings are written.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// In the function, where they are evaluated when it is.
+    Body,
+    /// In an item, where they are evaluated while the crate is checked.
+    Item,
+}
 
+impl Expansion<'_> {
     /// `CHECK(VALUE)`, shown at the value.
     fn checked(&self, check: &str, value: &Expr) -> TokenStream {
         let span = Span::mixed_site().located_at(value.span());
@@ -29,33 +25,6 @@ impl Expansion<'_> {
         let check = Ident::new(check, span);
         let arguments = grouped(Delimiter::Parenthesis, quote!(#value), span);
         quote_spanned!(span=> #p::#check #arguments)
-    }
-
-    /// Every constant among the options with the function that checks it.
-    fn constants(&self) -> Vec<(&'static str, &Expr)> {
-        let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, .. } = self.options;
-        let mut times = Vec::new();
-        times.extend(ttl.as_ref().map(|given| ("checked_ttl", &given.value)));
-        times.extend(max_hold.as_ref().map(|given| ("duration", &given.value)));
-        times.extend(min_hold.as_ref().map(|given| ("checked_min_hold", &given.value)));
-        if let Some(Given { value: Wait::For(time), .. }) = wait {
-            times.push(("duration", time));
-        }
-        if let Some(Given { value: Renew::Every(time), .. }) = renew {
-            times.push(("checked_renew", time));
-        }
-        for after in [after_ok, after_err].into_iter().flatten() {
-            if let After::Keep(time) = &after.value {
-                times.push(("checked_keep", time));
-            }
-        }
-        times
-            .into_iter()
-            .filter_map(|(check, time)| match time {
-                Time::Constant(constant) => Some((check, constant)),
-                Time::Literal(..) | Time::Computed(_) => None,
-            })
-            .collect()
     }
 
     /// Whether a constant can stand in an item: an item may use neither `Self` nor the parameters of the function, and
@@ -82,14 +51,15 @@ impl Expansion<'_> {
     }
 
     pub(super) fn settings(&self) -> TokenStream {
-        self.settings_but(&[])
+        self.settings_in(Place::Body, &[])
     }
 
     /// The settings without those of these names.
-    pub(super) fn settings_but(&self, left_out: &[&str]) -> TokenStream {
+    pub(super) fn settings_in(&self, place: Place, left_out: &[&str]) -> TokenStream {
         let p = &self.private;
         let some = |value: TokenStream| quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#value));
         let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, reentrant, .. } = self.options;
+        let known = |time: &Time, check: &str| self.time(time, check, place);
         let mut fields = Vec::new();
         let mut push = |name: &str, value: TokenStream| {
             if left_out.contains(&name) {
@@ -99,13 +69,13 @@ impl Expansion<'_> {
             fields.push(quote_spanned!(Span::mixed_site()=> #name: #value));
         };
         if let Some(Given { value, .. }) = ttl {
-            push("ttl", self.time(value, "checked_ttl"));
+            push("ttl", known(value, "checked_ttl"));
         }
         if let Some(Given { value, .. }) = wait {
             let value = match value {
                 Wait::Forever => quote_spanned!(Span::mixed_site()=> #p::Wait::Forever),
                 Wait::For(time) => {
-                    let time = self.time(time, "duration");
+                    let time = known(time, "duration");
                     quote_spanned!(Span::mixed_site()=> #p::Wait::For(#time))
                 }
             };
@@ -116,21 +86,21 @@ impl Expansion<'_> {
                 Renew::Auto => quote_spanned!(Span::mixed_site()=> #p::Renew::Auto),
                 Renew::Off => quote_spanned!(Span::mixed_site()=> #p::Renew::Off),
                 Renew::Every(time) => {
-                    let time = self.time(time, "checked_renew");
+                    let time = known(time, "checked_renew");
                     quote_spanned!(Span::mixed_site()=> #p::Renew::Every(#time))
                 }
             };
             push("renew", value);
         }
         if let Some(Given { value, .. }) = max_hold {
-            push("max_hold", self.time(value, "duration"));
+            push("max_hold", known(value, "duration"));
         }
         if let Some(Given { value, .. }) = min_hold {
-            push("min_hold", self.time(value, "checked_min_hold"));
+            push("min_hold", known(value, "checked_min_hold"));
         }
         for (name, after) in [("after_ok", after_ok), ("after_err", after_err)] {
             if let Some(Given { value: After::Keep(time), .. }) = after {
-                push(name, self.time(time, "checked_keep"));
+                push(name, known(time, "checked_keep"));
             }
         }
         if let Some(Given { value, .. }) = reentrant {
@@ -139,7 +109,7 @@ impl Expansion<'_> {
         quote_spanned!(Span::mixed_site()=> #p::Settings { #(#fields,)* ..#p::INHERIT })
     }
 
-    fn time(&self, time: &Time, check: &str) -> TokenStream {
+    fn time(&self, time: &Time, check: &str, place: Place) -> TokenStream {
         let p = &self.private;
         match time {
             Time::Literal(duration, _) => {
@@ -149,7 +119,10 @@ impl Expansion<'_> {
             }
             Time::Constant(constant) => {
                 let checked = self.checked(check, constant);
-                quote_spanned!(Span::mixed_site()=> const { #checked })
+                match place {
+                    Place::Body => quote_spanned!(Span::mixed_site()=> const { #checked }),
+                    Place::Item => checked,
+                }
             }
             Time::Computed(value) => self.checked("duration", value),
         }

@@ -124,7 +124,6 @@ fn a_lease_and_closures() {
         "async fn claim(self, (id, rest): (u32, u32)) -> impl Display { id }",
         &expect![[r#"
             async fn claim(self, (id, rest): (u32, u32)) -> impl Display {
-                const _: ::distlock::__private::Duration = ::distlock::__private::checked_ttl(TTL);
                 ::distlock::__private::inventory::submit! {
                     ::distlock::__private::Declared { spec : * const { & ::distlock::__private::Spec
                     { function :
@@ -139,8 +138,8 @@ fn a_lease_and_closures() {
                     ::distlock::__private::Piece::Hash] }], namespace :
                     ::distlock::__private::core::option::Option::None, settings :
                     ::distlock::__private::Settings { ttl :
-                    ::distlock::__private::core::option::Option::Some(const {
-                    ::distlock::__private::checked_ttl(TTL) }), wait :
+                    ::distlock::__private::core::option::Option::Some(::distlock::__private::checked_ttl(TTL)),
+                    wait :
                     ::distlock::__private::core::option::Option::Some(::distlock::__private::Wait::Forever),
                     renew :
                     ::distlock::__private::core::option::Option::Some(::distlock::__private::Renew::Off),

@@ -1,0 +1,4 @@
+// catalogue set-option
+distlock::lock_set! { pub Locks { namespace = "billing eu" } }
+
+fn main() {}

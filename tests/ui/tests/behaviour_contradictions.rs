@@ -1,0 +1,76 @@
+//! Declarations that contradict each other: no manager is built over them.
+
+use distlock::{LockError, LockKey, LockManager, assert_declarations, distributed_lock};
+
+#[distributed_lock(key = "order:{id}", ttl = "5s")]
+async fn ship(id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "order:{number}", ttl = "9s")]
+async fn cancel(number: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
+/// An integer, so `report:nightly` is none of its keys.
+#[distributed_lock(key = "report:{id}")]
+async fn report(id: u32) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "report:nightly")]
+async fn nightly() -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "job:{name}")]
+async fn job(name: &str) -> Result<(), LockError> {
+    Ok(())
+}
+
+#[distributed_lock(key = "job:weekly")]
+async fn weekly() -> Result<(), LockError> {
+    Ok(())
+}
+
+distlock::lock_set! { Elsewhere { namespace = "elsewhere" } }
+
+/// Another namespace, so another lock.
+#[derive(LockKey)]
+#[lock(key = "order:{id}", ttl = "7s", set = Elsewhere)]
+struct OrderLock {
+    id: u64,
+}
+
+#[tokio::test]
+async fn a_manager_names_both_places() {
+    let refused = LockManager::builder().url("memory:").build().await.unwrap_err();
+    assert!(matches!(refused, LockError::Config(_)));
+    let text = refused.to_string();
+    for part in ["`order:{}`", "`ttl` 5s", "9s", "::ship` at", "::cancel` at", "1 more"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(!text.contains("OrderLock"), "{text}");
+
+    // In memory there is nobody else to contradict, and the functions work.
+    let locks = LockManager::in_memory();
+    distlock::scope(&locks, async {
+        ship(1).await.unwrap();
+        cancel(1).await.unwrap();
+        report(1).await.unwrap();
+        nightly().await.unwrap();
+        job("a").await.unwrap();
+        weekly().await.unwrap();
+    })
+    .await;
+    assert!(locks.lock(OrderLock { id: 1 }).acquire().await.is_ok());
+}
+
+#[test]
+fn the_one_line_test_lists_all() {
+    let panic = std::panic::catch_unwind(assert_declarations).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    assert!(text.contains("the key `job:weekly`") && text.contains("::job` at"), "{text}");
+    assert!(!text.contains("report:nightly"), "{text}");
+}

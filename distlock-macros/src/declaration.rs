@@ -125,10 +125,25 @@ fn fields(input: &DeriveInput, errors: &mut Errors) -> Vec<Binding> {
     }
 }
 
-/// What all `#[lock(…)]` say, one after the other.
 fn lock_attributes(input: &DeriveInput, errors: &mut Errors) -> TokenStream {
+    let is_mistaken = |attribute: &&Attribute| attribute.path().is_ident("distributed_lock");
+    for attribute in input.attrs.iter().filter(is_mistaken) {
+        errors.on(attribute, "a declaration has its options in `#[lock(..)]`");
+    }
+    options_of("lock", "key = \"order:{id}\", ttl = \"5s\"", input, errors)
+}
+
+/// The options of `#[segment(…)]`: where the library is.
+pub(crate) fn segment_options(input: &DeriveInput, errors: &mut Errors) -> Options {
+    let tokens = options_of("segment", "crate = my_lib::distlock", input, errors);
+    let Divided { shared, .. } = divide(tokens, &["crate"], "#[segment]", errors);
+    attribute::parse_some(shared, errors)
+}
+
+/// What all `#[NAME(…)]` say, one after the other.
+fn options_of(name: &str, example: &str, input: &DeriveInput, errors: &mut Errors) -> TokenStream {
     let mut tokens = TokenStream::new();
-    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident("lock")) {
+    for attribute in input.attrs.iter().filter(|attribute| attribute.path().is_ident(name)) {
         match attribute.meta.require_list() {
             Ok(list) => {
                 if !tokens.is_empty() {
@@ -136,13 +151,8 @@ fn lock_attributes(input: &DeriveInput, errors: &mut Errors) -> TokenStream {
                 }
                 tokens.extend(list.tokens.clone());
             }
-            Err(_) => errors
-                .on(attribute, "write the options in brackets, as in `#[lock(key = \"order:{id}\", ttl = \"5s\")]`"),
+            Err(_) => errors.on(attribute, format!("write the options in brackets, as in `#[{name}({example})]`")),
         }
-    }
-    let is_mistaken = |attribute: &&Attribute| attribute.path().is_ident("distributed_lock");
-    for attribute in input.attrs.iter().filter(is_mistaken) {
-        errors.on(attribute, "a declaration has its options in `#[lock(..)]`");
     }
     tokens
 }

@@ -120,8 +120,9 @@ fn lock_key_tokens(item: proc_macro2::TokenStream) -> proc_macro2::TokenStream {
 /// }
 /// ```
 ///
-/// A field of type `PhantomData` does not count. Anything else is refused: a key needs one text for each value.
-#[proc_macro_derive(KeySegment)]
+/// A field of type `PhantomData` does not count. Anything else is refused: a key needs one text for each value. Where the
+/// library is not `::distlock`, `#[segment(crate = my_lib::distlock)]` says so.
+#[proc_macro_derive(KeySegment, attributes(segment))]
 pub fn derive_key_segment(item: proc_macro::TokenStream) -> proc_macro::TokenStream {
     key_segment_tokens(item.into()).into()
 }
@@ -130,7 +131,8 @@ fn key_segment_tokens(item: proc_macro2::TokenStream) -> proc_macro2::TokenStrea
     let mut errors = diagnostics::Errors::default();
     let Some(input) = declaration::input(item, &mut errors) else { return errors.into_tokens() };
     let segment = declaration::parse_segment(&input, &mut errors);
-    let tokens = expand::declared::key_segment(&input, segment.as_ref());
+    let options = declaration::segment_options(&input, &mut errors);
+    let tokens = expand::declared::key_segment(&input, &options, segment.as_ref());
     let errors = errors.into_tokens();
     quote::quote!(#errors #tokens)
 }

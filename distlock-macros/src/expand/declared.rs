@@ -23,11 +23,11 @@
 //! };
 //! ```
 
-use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{DeriveInput, GenericParam, Generics, Type, WherePredicate, parse_quote};
+use syn::{DeriveInput, GenericParam, Generics, WherePredicate, parse_quote};
 
 use super::settings::Place;
 use super::{Expansion, private};
@@ -47,7 +47,7 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     let expansion = Expansion { options, function, key: &key, private: private(options, Span::mixed_site()) };
     let p = &expansion.private;
     let generics = bounded(&input.generics, p);
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let Split { impl_generics, ty_generics, where_clause } = split(&generics);
     let name = &input.ident;
     let set = set.as_ref().map_or_else(TokenStream::new, |set| quote!(#set));
     let settings = expansion.settings_in(Place::Item, &[]);
@@ -72,13 +72,8 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     let has_lifetime = input.generics.lifetimes().next().is_some();
     let (proof, named, identity) = match witness {
         _ if !has_lifetime => {
-            let identity = one_key(
-                p,
-                &quote!(#impl_generics),
-                &quote!(#name #ty_generics),
-                &quote!(#where_clause),
-                &identity(p, name, &generics),
-            );
+            let identity =
+                one_key(p, &impl_generics, &quote!(#name #ty_generics), &where_clause, &identity(p, name, &generics));
             (quote_spanned!(Span::mixed_site()=> Self), None, Some(identity))
         }
         Some(witness) => {
@@ -123,18 +118,13 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
 pub(crate) fn lock_key_fallback(input: &DeriveInput) -> TokenStream {
     let p = private(&Options::default(), Span::mixed_site());
     let generics = bounded(&input.generics, &p);
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let Split { impl_generics, ty_generics, where_clause } = split(&generics);
     let name = &input.ident;
     let (proof, identity) = if input.generics.lifetimes().next().is_some() {
         (quote!(()), None)
     } else {
-        let identity = one_key(
-            &p,
-            &quote!(#impl_generics),
-            &quote!(#name #ty_generics),
-            &quote!(#where_clause),
-            &identity(&p, name, &generics),
-        );
+        let identity =
+            one_key(&p, &impl_generics, &quote!(#name #ty_generics), &where_clause, &identity(&p, name, &generics));
         (quote_spanned!(Span::mixed_site()=> Self), Some(identity))
     };
     quote_spanned! {Span::mixed_site()=>
@@ -156,6 +146,45 @@ fn import(options: &Options, p: &TokenStream) -> Option<TokenStream> {
         .krate
         .as_ref()
         .map(|Given { value: path, .. }| quote_spanned!(Span::mixed_site()=> use #path::__private as #p;))
+}
+
+/// The parts of generics as they stand in an `impl`.
+struct Split {
+    impl_generics: TokenStream,
+    ty_generics: TokenStream,
+    where_clause: TokenStream,
+}
+
+fn split(generics: &Generics) -> Split {
+    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    Split {
+        impl_generics: own_lifetimes(quote!(#impl_generics)),
+        ty_generics: own_lifetimes(quote!(#ty_generics)),
+        where_clause: own_lifetimes(quote!(#where_clause)),
+    }
+}
+
+/// The tokens with lifetimes of the expansion, so that lints about those of the user leave an `impl` alone.
+fn own_lifetimes(tokens: TokenStream) -> TokenStream {
+    let mut is_lifetime = false;
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            let begins = matches!(&token, TokenTree::Punct(quote) if quote.as_char() == '\'');
+            if begins || is_lifetime {
+                token.set_span(Span::mixed_site().located_at(token.span()));
+            }
+            is_lifetime = begins;
+            match token {
+                TokenTree::Group(group) => {
+                    let mut copy = Group::new(group.delimiter(), own_lifetimes(group.stream()));
+                    copy.set_span(group.span());
+                    TokenTree::Group(copy)
+                }
+                other => other,
+            }
+        })
+        .collect()
 }
 
 /// The generics with what a key needs of each type: that it can stand in one, and that it holds no borrow.
@@ -287,6 +316,7 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
     quote_spanned! {Span::mixed_site()=>
         #(#attrs)*
         #[allow(dead_code)]
+        #[non_exhaustive]
         #vis struct #name;
         const _: () = {
             #import
@@ -306,19 +336,21 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
 }
 
 /// `#[derive(KeySegment)]`; with nothing to print it stands beside an error.
-pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) -> TokenStream {
-    let p = private(&Options::default(), Span::mixed_site());
+pub(crate) fn key_segment(input: &DeriveInput, options: &Options, segment: Option<&Segment<'_>>) -> TokenStream {
+    let p = private(options, Span::mixed_site());
+    let import = import(options, &p);
     let name = &input.ident;
     let mut generics = input.generics.clone();
     let to = super::own("__to");
     let (write, inner) = match segment {
         Some(Segment::Transparent(member, ty)) => {
+            let ty = own_lifetimes(ty.to_token_stream());
             let span = Span::mixed_site().located_at(ty.span());
-            if mentions_a_parameter(ty, &generics) {
+            if mentions_a_parameter(&ty, &generics) {
                 generics.make_where_clause().predicates.push(parse_quote!(#ty: #p::KeySegment));
             }
             let segment = quote_spanned!(span=> <#ty as #p::KeySegment>::write_segment);
-            (quote_spanned!(Span::mixed_site()=> #segment(&self.#member, #to)), Some((member, *ty)))
+            (quote_spanned!(Span::mixed_site()=> #segment(&self.#member, #to)), Some((member, ty)))
         }
         Some(Segment::Variants(variants)) => {
             let texts = variants.iter().map(|variant| variant.unraw().to_string());
@@ -332,9 +364,9 @@ pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) ->
             None,
         ),
     };
-    let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+    let Split { impl_generics, ty_generics, where_clause } = split(&generics);
     let text = name.unraw().to_string();
-    let arguments = inner.map(|(_, ty)| {
+    let arguments = inner.as_ref().map(|(_, ty)| {
         let span = Span::mixed_site().located_at(ty.span());
         quote_spanned!(span=> #p::Argument::Type(<#ty as #p::KeySegment>::IDENTITY))
     });
@@ -342,7 +374,7 @@ pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) ->
         let mut generics = generics.clone();
         // Through a lifetime, so that the bound may fail to hold without being an error.
         generics.make_where_clause().predicates.push(parse_quote!(for<'__distlock> #ty: #p::KeyInteger));
-        let (impl_generics, ty_generics, where_clause) = generics.split_for_impl();
+        let Split { impl_generics, ty_generics, where_clause } = split(&generics);
         let format = super::own("__format");
         quote_spanned! {Span::mixed_site()=>
             #[diagnostic::do_not_recommend]
@@ -355,6 +387,7 @@ pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) ->
     });
     quote_spanned! {Span::mixed_site()=>
         const _: () = {
+            #import
             impl #impl_generics #p::Sealed for #name #ty_generics #where_clause {}
             impl #impl_generics #p::KeySegment for #name #ty_generics #where_clause {
                 const IDENTITY: #p::Identity = #p::Identity {
@@ -370,9 +403,9 @@ pub(crate) fn key_segment(input: &DeriveInput, segment: Option<&Segment<'_>>) ->
     }
 }
 
-fn mentions_a_parameter(ty: &Type, generics: &Generics) -> bool {
+fn mentions_a_parameter(ty: &TokenStream, generics: &Generics) -> bool {
     let (mut names, mut texts) = (std::collections::BTreeSet::new(), Vec::new());
-    crate::free::names_in(&quote!(#ty), &mut names, &mut texts);
+    crate::free::names_in(ty, &mut names, &mut texts);
     generics.type_params().any(|param| names.contains(&param.ident.to_string()))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use distlock::{distributed_lock, scope, LockError, LockManager};
+use distlock::{declarations, distributed_lock, scope, KeySegment, Lease, LockError, LockKey, LockManager};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<&'static str>>>);
@@ -101,6 +101,40 @@ impl Store for Shop {
     async fn save(&self, id: u8) -> Result<u8, LockError> {
         Ok(self.0 + id)
     }
+}
+
+distlock::lock_set! { Locks { namespace = "editions", ttl = "15s" } }
+
+#[derive(KeySegment, Clone, Copy)]
+enum Kind {
+    r#Async,
+    Dyn,
+}
+
+#[derive(LockKey)]
+#[lock(key = "typed:{kind}:{dyn}:{r#type}", set = Locks, witness = TypedHeld)]
+struct TypedLock<'a> {
+    kind: Kind,
+    r#dyn: u8,
+    r#type: &'a str,
+}
+
+#[distributed_lock(TypedLock { kind: Kind::Async, r#dyn: pair.right.id(), r#type: &name }, lease = lease)]
+async fn typed(pair: Pair, name: String) -> Result<String, LockError> {
+    let lease: &Lease<TypedHeld> = lease;
+    drop(pair.left);
+    Ok(format!("{} {}", lease.key(), name))
+}
+
+#[tokio::test]
+async fn typed_locks_work() {
+    let log = Log::default();
+    let pair = Pair { left: log.noisy("left"), right: log.noisy("right") };
+    let key = scope(LockManager::in_memory(), typed(pair, "a".to_owned())).await.unwrap();
+    assert_eq!(key, "typed:Async:1:a a");
+    let lock = TypedLock { kind: Kind::Dyn, r#dyn: 2, r#type: "b" };
+    assert_eq!(LockManager::in_memory().lock(lock).acquire().await.unwrap().key(), "typed:Dyn:2:b");
+    assert!(declarations().iter().any(|declaration| declaration.name() == "TypedLock"));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, debug_handler};
-use distlock::{LockError, LockManager, distributed_lock};
+use distlock::{LockError, LockKey, LockManager, declarations, distributed_lock};
 use tower::ServiceExt;
 
 #[derive(Clone)]
@@ -53,10 +53,40 @@ async fn answer(app: &App, method: &str, uri: &str) -> StatusCode {
     let router = Router::new()
         .route("/above/{shop}/{id}", get(above))
         .route("/below/{shop}/{id}", get(below))
+        .route("/typed/{shop}/{id}", get(typed))
         .route("/response", post(response))
         .with_state(app.clone());
     let request = Request::builder().method(method).uri(uri).body(axum::body::Body::empty()).unwrap();
     router.oneshot(request).await.unwrap().status()
+}
+
+/// A declaration in a handler.
+#[derive(LockKey)]
+#[lock(key = "cart:{shop}:{id}", ttl = "5s")]
+struct CartLock {
+    shop: u32,
+    id: u64,
+}
+
+#[debug_handler]
+#[distributed_lock([CartLock { shop, id }, ShopLock { shop }], manager = app.locks, lease = lease)]
+async fn typed(State(app): State<App>, Path((shop, id)): Path<(u32, u64)>) -> Result<Json<u64>, ApiError> {
+    tokio::task::yield_now().await;
+    Ok(Json(lease.part::<CartLock>().fencing_token()))
+}
+
+#[derive(LockKey)]
+#[lock(key = "shop:{shop}", ttl = "5s")]
+struct ShopLock {
+    shop: u32,
+}
+
+#[test]
+fn what_is_written_twice_is_listed_once() {
+    for name in ["above", "below", "typed"] {
+        let found = declarations().into_iter().filter(|declaration| declaration.name() == name).count();
+        assert_eq!(found, 1, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -68,6 +98,10 @@ async fn handlers_route_and_answer() {
         assert_eq!(answer(&app, "GET", uri).await, StatusCode::CONFLICT);
         held.release().await.unwrap();
     }
+    assert_eq!(answer(&app, "GET", "/typed/1/2").await, StatusCode::OK);
+    let held = app.locks.lock("shop:1").acquire().await.unwrap();
+    assert_eq!(answer(&app, "GET", "/typed/1/2").await, StatusCode::CONFLICT);
+    held.release().await.unwrap();
     assert_eq!(answer(&app, "POST", "/response").await, StatusCode::OK);
     let _held = app.locks.lock("note").acquire().await.unwrap();
     assert_eq!(answer(&app, "POST", "/response").await, StatusCode::LOCKED);

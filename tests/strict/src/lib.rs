@@ -34,7 +34,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{LockError, LockManager, distributed_lock};
+use distlock::{KeySegment, Lease, LockError, LockKey, LockManager, distributed_lock, lock_set};
 use tokio::task::yield_now;
 
 #[cfg(test)]
@@ -188,4 +188,63 @@ impl Store for Shop {
         yield_now().await;
         Ok(id)
     }
+}
+
+lock_set! {
+    /// The locks of this crate.
+    pub Locks { namespace = "strict", ttl = "15s" }
+}
+
+/// Where a cart is.
+#[derive(Clone, Copy, Debug, KeySegment, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Region {
+    /// Europe.
+    Eu,
+    /// America.
+    Us,
+}
+
+/// The number of a cart.
+#[derive(Clone, Copy, Debug, KeySegment, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CartId(u64);
+
+/// The lock on a cart.
+#[derive(Debug, LockKey)]
+#[lock(key = "cart:{region}:{id:08}", set = Locks, wait = "1s", max_hold = TTL)]
+#[non_exhaustive]
+pub struct CartLock {
+    /// Where it is.
+    pub region: Region,
+    /// Its number.
+    pub id: CartId,
+}
+
+/// The lock on a mail address.
+#[derive(Debug, LockKey)]
+#[lock(key = "mail:{owner}:{address:hash}", set = Locks, ttl = TTL, witness = MailHeld)]
+pub(crate) struct MailLock<'a, T> {
+    /// The address.
+    address: &'a str,
+    /// Whose.
+    owner: T,
+}
+
+/// Cannot be called without the lock.
+pub async fn checked(held: &Lease<CartLock>) -> u64 {
+    yield_now().await;
+    held.fencing_token()
+}
+
+/// Locks two declarations.
+///
+/// # Errors
+///
+/// Those of the lock.
+#[distributed_lock([CartLock { region, id: CartId(id) }, MailLock { address, owner: id }], ttl = "5s", lease = lease)]
+pub async fn typed(region: Region, id: u64, address: &str) -> Result<u64, LockError> {
+    let mail = lease.part::<MailHeld>();
+    mail.ensure_held()?;
+    Ok(checked(lease.part::<CartLock>()).await)
 }

@@ -28,7 +28,7 @@ struct CartLock<'a> {
 
 #[distributed_lock(CartLock { region, id: &id }, lease = lease)]
 async fn typed(region: Region, id: CartId) -> Result<String, LockError> {
-    drop(id);
+    let CartId(_) = id;
     return Ok(lease.key().to_owned());
 }
 

@@ -20,6 +20,8 @@
 //! * [`LockManager`] is the lock service and its settings; [`init`] and [`scope`] say which one functions use.
 //! * [`LockManager::lock`] takes locks by hand: `acquire`, `try_acquire`, `run`, `try_run`, `around`.
 //! * [`Lease`] is what a holder has in hand, with its [fencing token](Lease::fencing_token).
+//! * [`derive@LockKey`] declares a lock as a type that functions share, [`derive@KeySegment`] lets a type of one's own stand in a
+//!   key, [`lock_set!`] gives the locks of a crate a namespace, and [`declarations()`] lists them all.
 //! * [`LockError`] says why a call did not run, or not to its end, and what to do about it.
 //!
 //! # What is guaranteed
@@ -57,3 +59,48 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/keys.md")]
 struct Keys;
+
+// What only a build sees, for it depends on what a generic function is used with.
+/// ```compile_fail,E0080
+/// # use distlock::{Lease, LockKey};
+/// #[derive(LockKey)]
+/// #[lock(key = "a")]
+/// struct A;
+///
+/// #[derive(LockKey)]
+/// #[lock(key = "b")]
+/// struct B;
+///
+/// fn not_there(lease: &Lease<(A, ())>) -> u64 {
+///     lease.part::<B>().fencing_token()
+/// }
+/// # fn main() { let _: fn(&Lease<(A, ())>) -> u64 = not_there; }
+/// ```
+///
+/// ```compile_fail,E0080
+/// # use distlock::{Lease, LockKey};
+/// #[derive(LockKey)]
+/// #[lock(key = "a")]
+/// struct A;
+///
+/// fn twice(lease: &Lease<(A, A)>) -> u64 {
+///     lease.part::<A>().fencing_token()
+/// }
+/// # fn main() { let _: fn(&Lease<(A, A)>) -> u64 = twice; }
+/// ```
+///
+/// ```
+/// # use distlock::{Lease, LockKey};
+/// #[derive(LockKey)]
+/// #[lock(key = "pair:{id}")]
+/// struct Pair<T> {
+///     id: T,
+/// }
+///
+/// fn told_apart(lease: &Lease<(Pair<u8>, Pair<u16>)>) -> u64 {
+///     lease.part::<Pair<u16>>().fencing_token()
+/// }
+/// # fn main() { let _: fn(&Lease<(Pair<u8>, Pair<u16>)>) -> u64 = told_apart; }
+/// ```
+#[cfg(doctest)]
+struct Parts;

@@ -17,6 +17,7 @@ use proc_macro2::{Literal, TokenStream};
 #[path = "../../distlock-macros/src"]
 mod stages {
     pub(crate) mod attribute;
+    pub(crate) mod declaration;
     pub(crate) mod diagnostics;
     pub(crate) mod duration;
     pub(crate) mod expand;
@@ -34,7 +35,7 @@ mod stages {
 }
 
 // They find each other from the root.
-use stages::{attribute, diagnostics, duration, expand, fallback, free, function, key, lints, options, shape, source, template, valid, values};
+use stages::{attribute, declaration, diagnostics, duration, expand, fallback, free, function, key, lints, options, shape, source, template, valid, values};
 
 const FUNCTION: &str = "async fn f(id: u64, (a, b): (u8, u8), tx: &mut Transaction<'_, D>) -> Result<impl X, E> { a }";
 

@@ -14,5 +14,6 @@ mod runtimes;
 mod scripts;
 mod several;
 mod support;
+mod typed;
 mod waiting;
 mod wire;

@@ -37,11 +37,10 @@ pub(crate) fn find(all: &[Declaration], default_ttl: Duration, namespace: &str) 
         for (_, template, other) in patterns.iter().filter(|(of, ..)| of == namespace) {
             if makes(template, &key) {
                 found.push(format!(
-                    "the key `{key}` of {} can be made by `{}` of {} too; give one of them another front, as in `{}-{key}`",
+                    "the key `{key}` of {} can be made by `{}` of {} too; begin one of them with another word",
                     place(declaration),
                     template.text,
                     place(other),
-                    declaration.name(),
                 ));
             }
         }

@@ -23,7 +23,7 @@ fn spawn_worker(url: &str, history: &std::path::Path) -> Child {
 }
 
 /// What all processes call. Counts itself only under a lease that is valid.
-#[distributed_lock(key = "{key}", ttl = "5s", wait = "60s", lease = lease, manager = locks)]
+#[distributed_lock(key = "shared:{key}", ttl = "5s", wait = "60s", lease = lease, manager = locks)]
 async fn critical(locks: &LockManager, recorder: &Recorder, key: &str) -> Result<(), LockError> {
     lease.ensure_held()?;
     let holding = recorder.granted(key, lease.fencing_token(), lease.remaining()).unwrap();
@@ -60,7 +60,7 @@ async fn two_hundred_calls_in_four_processes_are_exclusive() {
     let report = check(&History::read(&history).unwrap());
     report.assert_clean();
     assert_eq!((report.grants(), report.processes()), (4 * CALLS, 4));
-    assert!(!exists(&server, "distlock:k"));
+    assert!(!exists(&server, "distlock:shared:k"));
 }
 
 #[tokio::test]

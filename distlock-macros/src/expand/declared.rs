@@ -377,7 +377,6 @@ pub(crate) fn key_segment(input: &DeriveInput, options: &Options, segment: Optio
         let Split { impl_generics, ty_generics, where_clause } = split(&generics);
         let format = super::own("__format");
         quote_spanned! {Span::mixed_site()=>
-            #[diagnostic::do_not_recommend]
             impl #impl_generics #p::KeyInteger for #name #ty_generics #where_clause {
                 fn write_integer(&self, #format: #p::IntegerFormat, #to: &mut dyn #p::core::fmt::Write) -> #p::core::fmt::Result {
                     <#ty as #p::KeyInteger>::write_integer(&self.#member, #format, #to)

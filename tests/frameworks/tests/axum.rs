@@ -68,8 +68,9 @@ struct CartLock {
     id: u64,
 }
 
-#[debug_handler]
+// `lease` wants our attribute above: the check of `#[debug_handler]` has the body without it.
 #[distributed_lock([CartLock { shop, id }, ShopLock { shop }], manager = app.locks, lease = lease)]
+#[debug_handler]
 async fn typed(State(app): State<App>, Path((shop, id)): Path<(u32, u64)>) -> Result<Json<u64>, ApiError> {
     tokio::task::yield_now().await;
     Ok(Json(lease.part::<CartLock>().fencing_token()))

@@ -179,9 +179,10 @@ fn lists_of_keys_have_a_witness() {
     witness(["a", "b"]);
     witness([String::from("a"), String::from("b")]);
     witness(vec!["a"]);
-    let both = ["a", "b"];
-    witness(&both);
-    assert_eq!(both.len(), 2);
+    fn borrowed(both: &[&str; 2]) {
+        witness(both);
+    }
+    borrowed(&["a", "b"]);
 }
 
 struct ClaimReq {
@@ -195,7 +196,7 @@ struct User {
 #[distributed_lock(CouponLock { campaign_id, user_id: req.user.id }, wait = "300ms", lease = lease)]
 async fn claim(campaign_id: u64, req: ClaimReq) -> Result<(String, u64), LockError> {
     let token = compensate(lease).await;
-    drop(req);
+    let ClaimReq { user: User { .. } } = req;
     Ok((lease.key().to_owned(), token))
 }
 

@@ -3,6 +3,7 @@
 //! Each file is one topic. Whatever happens here happens at the same moment in every run.
 
 mod cancelled;
+mod crowd;
 mod deadlines;
 mod hand_on;
 mod hostile;

@@ -291,8 +291,8 @@ async fn waiters_whose_connections_were_cut_listen_again_and_keep_their_order() 
         let held = all[0].lock("k").ttl(ms(30_000)).acquire().await.unwrap();
         let visits = Visits::default();
         let mut calls = Vec::new();
-        for number in 1..4 {
-            calls.push(visitor(&all[number], &visits, number));
+        for (number, locks) in all.iter().enumerate().skip(1) {
+            calls.push(visitor(locks, &visits, number));
             queued(&node, "k", number).await;
         }
         trouble(&node);
@@ -323,8 +323,8 @@ async fn where_nobody_may_listen_waiters_look_by_themselves_and_keep_their_order
     let held = all[0].lock("k").ttl(ms(30_000)).acquire().await.unwrap();
     let visits = Visits::default();
     let mut calls = Vec::new();
-    for number in 1..5 {
-        calls.push(visitor(&all[number], &visits, number));
+    for (number, locks) in all.iter().enumerate().skip(1) {
+        calls.push(visitor(locks, &visits, number));
         queued(&node, "k", number).await;
     }
     sleep(ms(5000)).await;

@@ -140,7 +140,8 @@ async fn lone_manager() {
         many.push(distlock::LockManager::connect(url.as_str()).await.unwrap());
     }
     let lease = many[0].lock("k").acquire().await.unwrap();
-    assert_eq!(threads(), 20);
+    // A thread has its name once it runs.
+    until("the threads have begun", ms(5000), || threads() == 20).await;
     drop(many);
     until("the threads have ended", ms(5000), || threads() == 1).await;
     assert!(lease.is_held());

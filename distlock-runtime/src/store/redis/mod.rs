@@ -99,10 +99,14 @@ impl RedisStore {
         let Acquire { names, token, expiry, holder, .. } = request;
         let take = Take { names: names.clone(), token: *token, expiry: *expiry, holder: holder.clone() };
         let (front, together) = (self.front.clone(), self.response_timeout);
-        match self.takes.ask(take, limit, move |takes| take_together(front, takes, together)).await? {
-            0 => self.acquire_alone(request, limit.saturating_sub(begun.elapsed())).await,
-            first => Ok(Acquired::Granted(FencingTokens { first, more: Box::default() })),
+        match self.takes.ask(take, limit, move |takes| take_together(front, takes, together)).await {
+            Ok(0) => {}
+            Ok(first) => return Ok(Acquired::Granted(FencingTokens { first, more: Box::default() })),
+            // One of them may be refused where the others are not.
+            Err(error) if error.kind != StoreErrorKind::Unavailable => {}
+            Err(error) => return Err(error),
         }
+        self.acquire_alone(request, limit.saturating_sub(begun.elapsed())).await
     }
 
     async fn acquire_alone(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
@@ -149,7 +153,11 @@ impl RedisStore {
                 let answers = release_on(&front, Form::Known, &releases, together).await?;
                 (answers.len() == releases.len()).then_some(answers).ok_or_else(|| garbled("release"))
             };
-            return self.releases.ask(request.clone(), limit, send).await;
+            match self.releases.ask(request.clone(), limit, send).await {
+                // One of them may be refused where the others are not.
+                Err(error) if error.kind != StoreErrorKind::Unavailable => {}
+                answer => return answer,
+            }
         }
         let form = if lane == Lane::Awaited { Form::Known } else { Form::Whole };
         let request = std::slice::from_ref(request);

@@ -14,7 +14,7 @@ use crate::clock::{Moment, needs_runtime};
 use crate::error::{Busy, InvalidKey, LockError, Occupant, Reentrant, Unavailable};
 use crate::events;
 use crate::gate::{Entry, News, Turn};
-use crate::grant::Grant;
+use crate::grant::{Grant, View};
 use crate::held;
 use crate::key::{Keys, LockName, Names};
 use crate::manager::{Inner, LockManager};
@@ -51,13 +51,22 @@ pub(crate) enum Holding {
     /// It is the holder.
     Own(Arc<Grant>),
     /// Its task was the holder already, and re-entrance is allowed.
-    Shared(Arc<Grant>),
+    Shared(View),
 }
 
 impl Holding {
     pub(crate) fn grant(&self) -> &Arc<Grant> {
         match self {
-            Self::Own(grant) | Self::Shared(grant) => grant,
+            Self::Own(grant) => grant,
+            Self::Shared(view) => &view.grant,
+        }
+    }
+
+    /// What the call sees of its lease.
+    pub(crate) fn view(&self) -> View {
+        match self {
+            Self::Own(grant) => View::whole(grant.clone()),
+            Self::Shared(view) => view.clone(),
         }
     }
 }
@@ -88,7 +97,7 @@ impl Intent {
         if let Some(grant) = held::find(&self.inner, &self.names).filter(|grant| grant.is_held()) {
             // Only a lease on all of the keys can be shared: to wait for the others would mean to hold and wait.
             return if self.plan.reentrant && grant.names.cover(&self.names) {
-                Ok(Holding::Shared(grant))
+                Ok(Holding::Shared(View { grant, names: self.names.clone() }))
             } else {
                 let key = &self.names.shared(&grant.names).unwrap_or(self.names.first()).key;
                 Err(Reentrant::new(key.clone(), &grant.function).into())

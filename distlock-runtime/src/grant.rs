@@ -161,20 +161,9 @@ impl Grant {
         })
     }
 
-    /// How many keys the lease was declared on.
-    #[allow(dead_code, reason = "for leases on several declarations")]
-    pub(crate) fn parts(&self) -> usize {
-        self.names.parts()
-    }
-
-    /// The key of a part, as the caller gave it; parts are counted as they were declared.
-    pub(crate) fn key_of(&self, part: usize) -> &Arc<str> {
-        &self.names.at(self.names.place(part)).key
-    }
-
-    /// The fencing token of a part.
-    pub(crate) fn fencing_token_of(&self, part: usize) -> u64 {
-        self.fencing_tokens.at(self.names.place(part))
+    /// The key that was declared first, as the caller gave it.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.names.at(self.names.place(0)).key
     }
 
     /// Up to when the lease is valid; [`Moment::PAST`] once it has ended.
@@ -201,9 +190,7 @@ impl Grant {
         match &self.state().phase {
             Phase::Lost(lost) => Err(lost.clone()),
             // Only a view of a released lease gets here; it holds nothing any more.
-            Phase::Held | Phase::Released => {
-                Err(Lost::new(self.key_of(0).clone(), self.held_for(), LossCause::Expired))
-            }
+            Phase::Held | Phase::Released => Err(Lost::new(self.key().clone(), self.held_for(), LossCause::Expired)),
         }
     }
 
@@ -235,7 +222,7 @@ impl Grant {
                 self.inner.watchdog.forget(self);
                 return true;
             }
-            End::ByLoss(cause) => (self.key_of(0), cause),
+            End::ByLoss(cause) => (self.key(), cause),
             End::AtServer(place, cause) => (&self.names.at(place).key, cause),
         };
         let lost = Lost::new(key.clone(), self.held_for(), cause);
@@ -400,5 +387,38 @@ impl Grant {
     fn state(&self) -> MutexGuard<'_, State> {
         // No code that can panic runs under the lock, so a poisoned state is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A grant as one lease sees it: through the keys that it was asked for, which may be fewer than those of the grant, or
+/// in another order, where a task enters a lock that it holds.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) grant: Arc<Grant>,
+    pub(crate) names: Arc<Names>,
+}
+
+impl View {
+    /// Through all keys of the grant.
+    pub(crate) fn whole(grant: Arc<Grant>) -> Self {
+        Self { names: grant.names.clone(), grant }
+    }
+
+    /// How many keys were declared.
+    pub(crate) fn parts(&self) -> usize {
+        self.names.parts()
+    }
+
+    /// The key of a part, as the caller gave it; parts are counted as they were declared.
+    pub(crate) fn key_of(&self, part: usize) -> &str {
+        &self.names.at(self.names.place(part)).key
+    }
+
+    /// The fencing token of a part.
+    pub(crate) fn fencing_token_of(&self, part: usize) -> u64 {
+        let wire = &self.names.at(self.names.place(part)).wire;
+        // The grant has every key that is seen through it.
+        let place = self.grant.names.iter().position(|name| name.wire == *wire).unwrap_or_default();
+        self.grant.fencing_tokens.at(place)
     }
 }

@@ -177,7 +177,6 @@ impl Names {
     }
 
     /// How many keys were declared.
-    #[allow(dead_code, reason = "for leases on several declarations")]
     pub(crate) fn parts(&self) -> usize {
         self.places.len().max(1)
     }

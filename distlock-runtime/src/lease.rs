@@ -3,13 +3,13 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::clock::needs_runtime;
 use crate::declarations::{OneKey, Parts, Views, place_of};
 use crate::error::{LockError, Lost};
-use crate::grant::Grant;
+use crate::grant::{Grant, View};
 use crate::release::{Release, release, release_in_background};
 use crate::settings::check_ttl;
 use crate::store::Lane;
@@ -23,8 +23,8 @@ use crate::store::Lane;
 /// for a list of them, and a tuple for declarations that are locked together.
 #[must_use = "a lease that is dropped is released; write `let _lease = ...` (not `let _ = ...`), or use `run`"]
 pub struct Lease<L = ()> {
-    grant: Arc<Grant>,
-    /// The one key of the grant that this lease is about; all of them if there is none.
+    seen: View,
+    /// The one part that this lease is about; all of them if there is none.
     place: Option<usize>,
     /// A view, as the body of a locked call has it, releases nothing.
     owned: bool,
@@ -34,26 +34,26 @@ pub struct Lease<L = ()> {
 }
 
 impl<L> Lease<L> {
-    fn new(grant: Arc<Grant>, place: Option<usize>, owned: bool) -> Self {
-        Self { grant, place, owned, parts: OnceLock::new(), declaration: PhantomData }
+    fn new(seen: View, place: Option<usize>, owned: bool) -> Self {
+        Self { seen, place, owned, parts: OnceLock::new(), declaration: PhantomData }
     }
 
-    pub(crate) fn owned(grant: Arc<Grant>) -> Self {
-        Self::new(grant, None, true)
+    pub(crate) fn owned(seen: View) -> Self {
+        Self::new(seen, None, true)
     }
 
-    pub(crate) fn view(grant: Arc<Grant>) -> Self {
-        Self::new(grant, None, false)
+    pub(crate) fn view(seen: View) -> Self {
+        Self::new(seen, None, false)
     }
 
     /// A view of one key of several.
     pub(crate) fn view_of<P>(&self, place: usize) -> Lease<P> {
-        Lease::new(self.grant.clone(), Some(place), false)
+        Lease::new(self.seen.clone(), Some(place), false)
     }
 
     /// The key, as it was declared; of several the first.
     pub fn key(&self) -> &str {
-        key(&self.grant, self.place)
+        key(&self.seen, self.place)
     }
 
     /// All keys, in the order of the declaration.
@@ -69,12 +69,12 @@ impl<L> Lease<L> {
     where
         L: OneKey,
     {
-        fencing_token(&self.grant, self.place)
+        fencing_token(&self.seen, self.place)
     }
 
     /// Every key with its fencing token, in the order of the declaration.
     pub fn fencing_tokens(&self) -> impl Iterator<Item = (&str, u64)> {
-        fencing_tokens(&self.grant, self.place)
+        fencing_tokens(&self.seen, self.place)
     }
 
     /// The lease on one of the declarations that are locked together.
@@ -103,12 +103,12 @@ impl<L> Lease<L> {
 
     /// How long the lease is valid without a further renewal; zero once it has ended.
     pub fn remaining(&self) -> Duration {
-        self.grant.remaining()
+        self.seen.grant.remaining()
     }
 
     /// Whether the lease is valid now.
     pub fn is_held(&self) -> bool {
-        self.grant.is_held()
+        self.seen.grant.is_held()
     }
 
     /// Fails if the lease is not valid any more. To be asked right before a step that cannot be undone.
@@ -117,7 +117,7 @@ impl<L> Lease<L> {
     ///
     /// `Lost`.
     pub fn ensure_held(&self) -> Result<(), LockError> {
-        self.grant.check().map_err(LockError::from)
+        self.seen.grant.check().map_err(LockError::from)
     }
 
     /// Completes when the lease is lost, at once if it is lost already; never after a release.
@@ -126,7 +126,7 @@ impl<L> Lease<L> {
     ///
     /// Dropping the future has no effect.
     pub async fn lost(&self) -> Lost {
-        self.grant.lost().await
+        self.seen.grant.lost().await
     }
 
     /// Makes the lease valid for at least `ttl` from now. Never shortens it, and does not move the end set by `max_hold`.
@@ -140,21 +140,21 @@ impl<L> Lease<L> {
     ///
     /// Dropping the future may or may not extend the lease on the server; it stays valid as long as before.
     pub async fn extend(&self, ttl: Duration) -> Result<(), LockError> {
-        let Grant { inner, .. } = &*self.grant;
+        let Grant { inner, .. } = &*self.seen.grant;
         check_ttl("ttl", ttl, inner.defaults.max_ttl)?;
         needs_runtime()?;
         self.ensure_held()?;
         let sent_at = inner.clock.now();
-        self.grant.may_live_for(ttl);
-        let renewals: Vec<_> = self.grant.renewals(ttl).collect();
+        self.seen.grant.may_live_for(ttl);
+        let renewals: Vec<_> = self.seen.grant.renewals(ttl).collect();
         let answers = inner.store.renew(&renewals, Lane::Awaited, inner.response_timeout).await?;
-        self.grant.renewed(&answers, sent_at, ttl);
+        self.seen.grant.renewed(&answers, sent_at, ttl);
         self.ensure_held()
     }
 
     /// A handle that asks the same questions from other tasks and threads.
     pub fn handle(&self) -> LeaseHandle<L> {
-        LeaseHandle { grant: self.grant.clone(), place: self.place, declaration: PhantomData }
+        LeaseHandle { seen: self.seen.clone(), place: self.place, declaration: PhantomData }
     }
 
     /// Gives the key back and waits for the server's answer.
@@ -170,27 +170,27 @@ impl<L> Lease<L> {
         if !self.owned {
             return Ok(if self.is_held() { Release::Released } else { Release::AlreadyLost });
         }
-        release(&self.grant, None).await
+        release(&self.seen.grant, None).await
     }
 }
 
 impl<L> Drop for Lease<L> {
     fn drop(&mut self) {
         if self.owned {
-            release_in_background(&self.grant);
+            release_in_background(&self.seen.grant);
         }
     }
 }
 
 impl<L> fmt::Debug for Lease<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug(&self.grant, self.place, f.debug_struct("Lease"))
+        debug(&self.seen, self.place, f.debug_struct("Lease"))
     }
 }
 
 /// Asks about a lease from elsewhere. Releases nothing, prolongs nothing and proves nothing.
 pub struct LeaseHandle<L = ()> {
-    grant: Arc<Grant>,
+    seen: View,
     place: Option<usize>,
     declaration: PhantomData<fn() -> L>,
 }
@@ -198,7 +198,7 @@ pub struct LeaseHandle<L = ()> {
 impl<L> LeaseHandle<L> {
     /// See [`Lease::key`].
     pub fn key(&self) -> &str {
-        key(&self.grant, self.place)
+        key(&self.seen, self.place)
     }
 
     /// See [`Lease::keys`].
@@ -211,22 +211,22 @@ impl<L> LeaseHandle<L> {
     where
         L: OneKey,
     {
-        fencing_token(&self.grant, self.place)
+        fencing_token(&self.seen, self.place)
     }
 
     /// See [`Lease::fencing_tokens`].
     pub fn fencing_tokens(&self) -> impl Iterator<Item = (&str, u64)> {
-        fencing_tokens(&self.grant, self.place)
+        fencing_tokens(&self.seen, self.place)
     }
 
     /// See [`Lease::remaining`].
     pub fn remaining(&self) -> Duration {
-        self.grant.remaining()
+        self.seen.grant.remaining()
     }
 
     /// Whether the lease is valid now; not any more once it was released.
     pub fn is_held(&self) -> bool {
-        self.grant.is_held()
+        self.seen.grant.is_held()
     }
 
     /// Fails if the lease is not valid any more.
@@ -235,7 +235,7 @@ impl<L> LeaseHandle<L> {
     ///
     /// `Lost`, also after a release.
     pub fn ensure_held(&self) -> Result<(), LockError> {
-        self.grant.check().map_err(LockError::from)
+        self.seen.grant.check().map_err(LockError::from)
     }
 
     /// See [`Lease::lost`].
@@ -244,36 +244,36 @@ impl<L> LeaseHandle<L> {
     ///
     /// Dropping the future has no effect.
     pub async fn lost(&self) -> Lost {
-        self.grant.lost().await
+        self.seen.grant.lost().await
     }
 }
 
 impl<L> Clone for LeaseHandle<L> {
     fn clone(&self) -> Self {
-        Self { grant: self.grant.clone(), place: self.place, declaration: PhantomData }
+        Self { seen: self.seen.clone(), place: self.place, declaration: PhantomData }
     }
 }
 
 impl<L> fmt::Debug for LeaseHandle<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        debug(&self.grant, self.place, f.debug_struct("LeaseHandle"))
+        debug(&self.seen, self.place, f.debug_struct("LeaseHandle"))
     }
 }
 
-fn key(grant: &Grant, place: Option<usize>) -> &str {
-    grant.key_of(place.unwrap_or(0))
+fn key(seen: &View, place: Option<usize>) -> &str {
+    seen.key_of(place.unwrap_or(0))
 }
 
-fn fencing_token(grant: &Grant, place: Option<usize>) -> u64 {
-    grant.fencing_token_of(place.unwrap_or(0))
+fn fencing_token(seen: &View, place: Option<usize>) -> u64 {
+    seen.fencing_token_of(place.unwrap_or(0))
 }
 
-fn fencing_tokens(grant: &Grant, place: Option<usize>) -> impl Iterator<Item = (&str, u64)> {
+fn fencing_tokens(seen: &View, place: Option<usize>) -> impl Iterator<Item = (&str, u64)> {
     let places = match place {
         Some(place) => place..place + 1,
-        None => 0..grant.parts(),
+        None => 0..seen.parts(),
     };
-    places.map(|place| (&**grant.key_of(place), grant.fencing_token_of(place)))
+    places.map(|place| (seen.key_of(place), seen.fencing_token_of(place)))
 }
 
 /// The place of a part was found while the program was built.
@@ -282,9 +282,9 @@ fn no_such_part() -> ! {
     unreachable!("two declarations of different types are known by one name")
 }
 
-fn debug(grant: &Grant, place: Option<usize>, mut out: fmt::DebugStruct<'_, '_>) -> fmt::Result {
-    for (key, fencing_token) in fencing_tokens(grant, place) {
+fn debug(seen: &View, place: Option<usize>, mut out: fmt::DebugStruct<'_, '_>) -> fmt::Result {
+    for (key, fencing_token) in fencing_tokens(seen, place) {
         out.field("key", &key).field("fencing_token", &fencing_token);
     }
-    out.field("remaining", &grant.remaining()).finish_non_exhaustive()
+    out.field("remaining", &seen.grant.remaining()).finish_non_exhaustive()
 }

@@ -99,9 +99,10 @@ impl<L> Lock<L> {
     ///
     /// Dropped at any point, the future leaves no key behind; what may have been sent is taken back in the background.
     pub async fn acquire(self) -> Result<Lease<L>, LockError> {
-        Ok(match self.intent()?.acquire().await? {
-            Holding::Own(grant) => Lease::owned(grant),
-            Holding::Shared(grant) => Lease::view(grant),
+        let holding = self.intent()?.acquire().await?;
+        Ok(match holding {
+            Holding::Own(_) => Lease::owned(holding.view()),
+            Holding::Shared(view) => Lease::view(view),
         })
     }
 
@@ -146,7 +147,7 @@ impl<L> Lock<L> {
         F: AsyncFnOnce(&Lease<L>) -> R,
     {
         let holding = self.intent()?.acquire().await?;
-        let lease = Lease::view(holding.grant().clone());
+        let lease = Lease::view(holding.view());
         // Built before the body is called, so that a panic in there finds the lease owned.
         let body = async { body(&lease).await };
         Locked::under(holding, ByHand, body).await

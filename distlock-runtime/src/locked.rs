@@ -15,7 +15,7 @@ use pin_project_lite::pin_project;
 
 use crate::acquire::{Holding, Intent};
 use crate::error::{Busy, LockError, Lost};
-use crate::grant::Grant;
+use crate::grant::View;
 use crate::held;
 use crate::key::Keys;
 use crate::lease::Lease;
@@ -54,13 +54,13 @@ impl Call {
 /// How a call began, for the body that was made before it did.
 #[derive(Clone, Default)]
 #[doc(hidden)]
-pub struct Start(Arc<OnceLock<Result<Arc<Grant>, LockError>>>);
+pub struct Start(Arc<OnceLock<Result<View, LockError>>>);
 
 impl Start {
     /// Called by the body in its first poll, when the answer is there.
     pub fn open<L>(&self) -> Opened<L> {
         match self.0.get() {
-            Some(Ok(grant)) => Opened::Held(Lease::view(grant.clone())),
+            Some(Ok(view)) => Opened::Held(Lease::view(view.clone())),
             Some(Err(LockError::Busy(busy))) => Opened::Busy(busy.clone()),
             Some(Err(error)) => Opened::Failed(error.clone()),
             // Polled by something else than its call: there is no lease, so there is no body.
@@ -73,7 +73,7 @@ impl Start {
         }
     }
 
-    fn set(&self, start: Result<Arc<Grant>, LockError>) {
+    fn set(&self, start: Result<View, LockError>) {
         // A call starts once, so this is the only time.
         let _ = self.0.set(start);
     }
@@ -270,7 +270,7 @@ impl<F: Future, V: Verdict<F::Output>> Future for Locked<F, V> {
                 Stage::Acquiring(acquiring) => match ready!(acquiring.as_mut().poll(cx)) {
                     Ok(holding) => {
                         let hold = Hold(holding);
-                        this.start.set(Ok(hold.0.grant().clone()));
+                        this.start.set(Ok(hold.0.view()));
                         *this.stage = Stage::Running(hold);
                     }
                     Err(error) => {

@@ -254,7 +254,7 @@ impl Watchdog {
                 }
             }
             Err(error) => {
-                events::renewal_failed(batch[0].key_of(0), batch.len(), &error.text);
+                events::renewal_failed(batch[0].key(), batch.len(), &error.text);
                 let now = self.clock.now();
                 for grant in &batch {
                     // A twentieth of the ttl at the least: near the deadline more tries would not help a server that is down.

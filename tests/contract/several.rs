@@ -7,19 +7,8 @@ use tokio::time::Instant;
 
 use crate::support::{Counter, assert_free, ms, settle};
 
-/// Several keys in one lock.
-struct Several(Vec<&'static str>);
-
-impl distlock::LockKey for Several {
-    type Witness = ();
-
-    fn keys(self) -> Result<distlock::__private::Keys, LockError> {
-        distlock::__private::Keys::several(self.0.into_iter().map(|key| Ok(key.to_owned().into())))
-    }
-}
-
-fn several(keys: &[&'static str]) -> Several {
-    Several(keys.to_vec())
+fn several(keys: &[&'static str]) -> Vec<&'static str> {
+    keys.to_vec()
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +68,7 @@ async fn opposite_orders_never_wait_for_each_other() {
         let (locks, inside, ran) = (locks.clone(), inside.clone(), ran.clone());
         let keys = choices[round % choices.len()];
         tasks.push(tokio::spawn(async move {
-            let body = async |_: &distlock::Lease| {
+            let body = async |_: &distlock::Lease<distlock::Several>| {
                 for key in keys {
                     assert!(!inside.lock().unwrap().contains(key), "`{key}` was let go twice");
                     inside.lock().unwrap().push(*key);
@@ -115,7 +104,7 @@ async fn a_lock_on_several_keys_that_was_given_up_holds_up_nobody() {
 #[tokio::test(start_paused = true)]
 async fn overlapping_keys_are_re_entrant_only_where_all_are_held() {
     let locks = LockManager::in_memory();
-    let inside = async |_: &distlock::Lease| {
+    let inside = async |_: &distlock::Lease<distlock::Several>| {
         let begun = Instant::now();
         for keys in [&["a"][..], &["b", "c"], &["a", "b"]] {
             let error = locks.lock(several(keys)).wait_forever().acquire().await.unwrap_err();
@@ -131,4 +120,17 @@ async fn overlapping_keys_are_re_entrant_only_where_all_are_held() {
     locks.lock(several(&["a", "b"])).run(inside).await.unwrap();
     assert_free(&locks, "a").await;
     assert_free(&locks, "b").await;
+}
+
+#[tokio::test]
+async fn a_lock_inside_of_a_larger_one_sees_its_own_keys_with_their_tokens() {
+    let locks = LockManager::in_memory();
+    let inside = async |outer: &distlock::Lease<distlock::Several>| {
+        let tokens: Vec<_> = outer.fencing_tokens().collect();
+        let one = locks.lock("b").reentrant(true).acquire().await.unwrap();
+        assert_eq!((one.key(), one.fencing_token()), tokens[1]);
+        let turned = locks.lock(["c", "a"]).reentrant(true).acquire().await.unwrap();
+        assert_eq!(turned.fencing_tokens().collect::<Vec<_>>(), [tokens[2], tokens[0]]);
+    };
+    locks.lock(["a", "b", "c"]).run(inside).await.unwrap();
 }

@@ -8,17 +8,6 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{ACQUIRE, Node, exists, manager, ms, node, nothing_is_left, queued, waiters};
 
-/// Several keys in one lock.
-struct Several(&'static [&'static str]);
-
-impl distlock::LockKey for Several {
-    type Witness = ();
-
-    fn keys(self) -> Result<distlock::__private::Keys, LockError> {
-        distlock::__private::Keys::several(self.0.iter().map(|key| Ok((*key).to_owned().into())))
-    }
-}
-
 fn taken(node: &Node) -> Vec<&'static str> {
     ["a", "b", "c"].into_iter().filter(|key| exists(node, key)).collect()
 }
@@ -29,7 +18,7 @@ async fn all_keys_are_taken_in_one_command_in_their_order_and_given_back_in_one(
     let locks = manager(&node).await;
     locks.lock("a").run(async |_| ()).await.unwrap();
     node.clear_log();
-    let lease = locks.lock(Several(&["c", "a", "b", "a", "c"])).ttl(ms(1000)).acquire().await.unwrap();
+    let lease = locks.lock(["c", "a", "b", "a", "c"]).ttl(ms(1000)).acquire().await.unwrap();
     assert_eq!(taken(&node), ["a", "b", "c"]);
     // What this test looks at directly has the number 0.
     let sent: Vec<_> = node.log().into_iter().filter(|seen| seen.connection != 0).collect();
@@ -51,7 +40,7 @@ async fn while_one_is_taken_none_is_and_the_error_names_it() {
         let held = holder.lock(held_key).ttl(ms(30_000)).acquire().await.unwrap();
         for wait in [0, 700] {
             let begun = Instant::now();
-            let refused = locks.lock(Several(&["c", "b", "a"])).ttl(ms(1000)).wait(ms(wait)).acquire().await;
+            let refused = locks.lock(["c", "b", "a"]).ttl(ms(1000)).wait(ms(wait)).acquire().await;
             let LockError::Busy(busy) = refused.unwrap_err() else { panic!() };
             assert_eq!(busy.key(), held_key);
             assert!(busy.holder().unwrap().function().contains("several.rs"));
@@ -71,7 +60,7 @@ async fn a_waiter_for_several_comes_in_when_the_last_of_them_is_free() {
     let node = node();
     let (holder, locks) = (manager(&node).await, manager(&node).await);
     let (a, b) = (holder.lock("a").acquire().await.unwrap(), holder.lock("b").acquire().await.unwrap());
-    let waiting = tokio::spawn(locks.lock(Several(&["a", "b", "c"])).ttl(ms(30_000)).wait(ms(60_000)).acquire());
+    let waiting = tokio::spawn(locks.lock(["a", "b", "c"]).ttl(ms(30_000)).wait(ms(60_000)).acquire());
     queued(&node, "b", 1).await;
     a.release().await.unwrap();
     sleep(ms(200)).await;
@@ -95,7 +84,7 @@ async fn a_lost_answer_leaves_no_part_behind_and_a_resend_recognises_all_of_them
             let node = node();
             let locks = manager(&node).await;
             node.inject(Match::nth(1).script(ACQUIRE), fault.clone());
-            let got = locks.lock(Several(&["a", "b"])).ttl(ms(30_000)).wait(ms(wait)).acquire().await;
+            let got = locks.lock(["a", "b"]).ttl(ms(30_000)).wait(ms(wait)).acquire().await;
             node.clear();
             if let Ok(lease) = got {
                 assert_eq!(taken(&node), ["a", "b"]);
@@ -118,7 +107,7 @@ async fn one_key_that_goes_takes_the_lease_and_the_rest_is_given_back() {
     for (theft, cause, left) in thefts {
         let node = node();
         let locks = manager(&node).await;
-        let lease = locks.lock(Several(&["c", "b", "a"])).ttl(ms(900)).acquire().await.unwrap();
+        let lease = locks.lock(["c", "b", "a"]).ttl(ms(900)).acquire().await.unwrap();
         theft(&node);
         let begun = Instant::now();
         let lost = lease.lost().await;
@@ -142,7 +131,7 @@ async fn a_resend_that_finds_a_part_of_its_keys_gone_keeps_none_of_the_others() 
     node.inject(Match::nth(1).script(ACQUIRE), Fault::CutAfter);
     // The way back takes a while.
     node.inject(Match::nth(1).command("HELLO"), Fault::DelayCommand(ms(300)));
-    let call = tokio::spawn(locks.lock(Several(&["a", "b"])).ttl(ms(30_000)).wait(ms(60_000)).acquire());
+    let call = tokio::spawn(locks.lock(["a", "b"]).ttl(ms(30_000)).wait(ms(60_000)).acquire());
     sleep(ms(100)).await;
     assert_eq!(taken(&node), ["a", "b"]);
     node.command(&["SET", "distlock:b", "thief", "PX", "3000"]).unwrap();
@@ -173,13 +162,11 @@ async fn opposite_orders_and_single_keys_never_stand_in_each_other_s_way() {
                     let name = format!("{process}.{task}.{number}");
                     // Every third call does not wait.
                     let wait = if number % 3 == 2 { ms(0) } else { ms(60_000) };
-                    let body = async |lease: &distlock::Lease| {
+                    let body = async |lease: &distlock::Lease<distlock::Several>| {
                         let (at, valid_until) = (now(), now() + lease.remaining());
-                        for key in keys {
+                        for (key, fencing) in lease.fencing_tokens() {
                             let (lease, process) = (format!("{name} {key}"), format!("{process}.{task}"));
-                            // The tokens of the others are not to be had from here.
-                            let fencing = at.as_nanos();
-                            let key = (*key).to_owned();
+                            let key = key.to_owned();
                             let granted = Event::Granted { lease, process, key, fencing, at, valid_until };
                             events.lock().unwrap().push(granted);
                         }
@@ -189,7 +176,7 @@ async fn opposite_orders_and_single_keys_never_stand_in_each_other_s_way() {
                             events.lock().unwrap().push(ended);
                         }
                     };
-                    match locks.lock(Several(keys)).ttl(ms(1000)).wait(wait).run(body).await {
+                    match locks.lock(keys).ttl(ms(1000)).wait(wait).run(body).await {
                         Ok(()) => held += 1,
                         Err(LockError::Busy(_)) if wait.is_zero() => busy += 1,
                         Err(error) => panic!("{keys:?}: {error:?}"),
@@ -218,20 +205,20 @@ async fn opposite_orders_and_single_keys_never_stand_in_each_other_s_way() {
 async fn overlapping_keys_inside_of_a_body_are_re_entrant_or_shared_and_never_waited_for() {
     let node = node();
     let locks = manager(&node).await;
-    let inside = async |_: &distlock::Lease| {
+    let inside = async |_: &distlock::Lease<distlock::Several>| {
         let begun = Instant::now();
-        let refused = locks.lock(Several(&["z", "b"])).wait(ms(5000)).acquire().await.unwrap_err();
+        let refused = locks.lock(["z", "b"]).wait(ms(5000)).acquire().await.unwrap_err();
         assert!(matches!(refused, LockError::Reentrant(_)), "{refused:?}");
-        let refused = locks.lock(Several(&["z", "b"])).reentrant(true).wait(ms(5000)).acquire().await.unwrap_err();
+        let refused = locks.lock(["z", "b"]).reentrant(true).wait(ms(5000)).acquire().await.unwrap_err();
         assert!(matches!(refused, LockError::Reentrant(_)), "{refused:?}");
         // All of them are held already.
-        let shared = locks.lock(Several(&["b", "a"])).reentrant(true).acquire().await.unwrap();
+        let shared = locks.lock(["b", "a"]).reentrant(true).acquire().await.unwrap();
         drop(shared);
         assert_eq!(taken(&node), ["a", "b"]);
         assert_eq!(begun.elapsed(), ms(0));
-        let other = locks.lock(Several(&["c", "d"])).acquire().await.unwrap();
+        let other = locks.lock(["c", "d"]).acquire().await.unwrap();
         other.release().await.unwrap();
     };
-    locks.lock(Several(&["a", "b"])).run(inside).await.unwrap();
+    locks.lock(["a", "b"]).run(inside).await.unwrap();
     assert!(taken(&node).is_empty());
 }

@@ -6,7 +6,7 @@ use crate::acquire::Intent;
 use crate::background::Counted;
 use crate::clock::Moment;
 use crate::grant::{BURIAL, Begun};
-use crate::hand_on::{HandOn, RESERVED};
+use crate::hand_on::{HandOn, reserved_for};
 use crate::store::{Acquire, Acquired, Description, FencingTokens, Release, StoreError, Token, Waiting};
 
 /// A reply that leaves less than this share of the ttl is not worth starting on.
@@ -43,8 +43,9 @@ impl<'a> Attempt<'a> {
     pub(crate) async fn send(&mut self, wait: Option<Waiting>, limit: Duration) -> Result<Acquired, StoreError> {
         self.request.wait = wait;
         let Intent { inner, names, .. } = self.intent;
-        let may_be_handed_on = inner.store.hands_on() && names.len() == 1 && inner.gate.is_wanted(&names.first().wire);
-        let reserve = if may_be_handed_on { RESERVED } else { 1 };
+        let may_be_handed_on = inner.store.hands_on() && names.len() == 1;
+        let waiting = if may_be_handed_on { inner.gate.waiting(&names.first().wire) } else { 0 };
+        let reserve = reserved_for(waiting);
         // An earlier question of this token may have been granted unheard, with as many as it asked for.
         self.request.reserve = if self.unanswered > 0 { reserve.min(self.request.reserve) } else { reserve };
         // Counted before the send: a future dropped while it waits has an unanswered command.

@@ -102,10 +102,9 @@ impl Gate {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody waits for the turn.
-    pub(crate) fn is_wanted(&self, key: &str) -> bool {
-        let keys = self.keys();
-        keys.get(key).is_some_and(|queue| queue.waiting.iter().any(|waiter| !waiter.sender.is_closed()))
+    /// How many wait for the turn; some of them may have gone away.
+    pub(crate) fn waiting(&self, key: &str) -> usize {
+        self.keys().get(key).map_or(0, |queue| queue.waiting.len())
     }
 
     /// The next in line, or the end of the queue.

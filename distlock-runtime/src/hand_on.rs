@@ -18,9 +18,15 @@ use crate::manager::Inner;
 use crate::settings::Plan;
 use crate::store::{FencingTokens, Release, Token};
 
-/// How many fencing tokens are reserved for a key that other tasks of the process wait for: one for the first holder and
-/// one for each hand-on.
-pub(crate) const RESERVED: u32 = 64;
+/// The most fencing tokens that are reserved with a key: one for the first holder and one for each hand-on.
+const MOST_RESERVED: usize = 256;
+
+/// How many fencing tokens to reserve for a key that so many other tasks of the process wait for. Each of them may come
+/// back for more. In proportion, because the counter follows the clock in microseconds, and must not outrun it.
+pub(crate) fn reserved_for(waiting: usize) -> u32 {
+    let reserved = waiting.saturating_mul(4).min(MOST_RESERVED);
+    u32::try_from(reserved).unwrap_or(1).max(1)
+}
 
 /// For how long after its acquisition a key is handed on.
 const CHAIN: Duration = Duration::from_millis(10);

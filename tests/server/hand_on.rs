@@ -30,7 +30,7 @@ async fn sixty_four_tasks_of_one_process_cost_the_server_far_less_than_two_comma
     let sent = log.sent().unwrap().len();
     let tokens = tokens.lock().unwrap().clone();
     assert_eq!(tokens.len(), 64 * 20);
-    // A chain ends after 64 leases or 10 ms, whatever the machine is busy with.
+    // A chain ends after 256 leases or 10 ms, whatever the machine is busy with.
     assert!(sent * 2 < tokens.len(), "{sent} commands for {} holds", tokens.len());
     assert!(tokens.is_sorted_by(|a, b| a < b), "tokens that do not rise");
     nothing_is_left(&server).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{Reply, Server};
+use distlock_testkit::{Connection, Reply, Server};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::Result;
@@ -49,9 +49,8 @@ fn calls_of_a_command_of_ours(line: &str) -> Option<u64> {
     ours.then(|| rest.split(',').next()?.parse().ok())?
 }
 
-/// The round trip of a `PING` on a connection of its own, in microseconds: what the network and the server cost anybody.
-pub(crate) fn ping(server: &Server, times: usize) -> Result<Vec<f64>> {
-    let mut connection = server.connect()?;
+/// The round trip of `PING`s on a connection of their own, in microseconds: what the network and the server cost anybody.
+pub(crate) fn ping_on(connection: &mut Connection, times: usize) -> Result<Vec<f64>> {
     let mut micros = Vec::with_capacity(times);
     for _ in 0..times {
         let begun = std::time::Instant::now();

@@ -140,10 +140,11 @@ async fn hold(url: &str, ttl: Duration) -> Result<()> {
     Ok(held_for_ever(&locks, ttl).await?)
 }
 
-/// A proxy that makes every answer this much later, until its standard input ends.
+/// A proxy that passes every command on this much later, until its standard input ends. So each trip is late once, those
+/// that a push begins as well.
 async fn delay(port: u16, by: Duration) -> Result<()> {
     let proxy = FaultProxy::start(port).await?;
-    let _late = proxy.inject(Match::every(), Fault::DelayReply(by));
+    let _late = proxy.inject(Match::every(), Fault::DelayCommand(by));
     println!("{}", proxy.port());
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
     Ok(())

@@ -13,6 +13,7 @@ mod lines;
 mod options;
 mod place;
 mod report;
+mod rounds;
 
 use std::process::ExitCode;
 
@@ -56,6 +57,7 @@ fn compare(options: &Options) -> Result<bool> {
     };
     println!("{place}; load {}", load());
     let mut broken = false;
+    let begun = std::time::Instant::now();
     for line in LINES.iter().filter(|line| options.wants(line.name)) {
         if line.compiles && options.quick {
             println!("       {}: left out by --quick", line.name);
@@ -64,7 +66,7 @@ fn compare(options: &Options) -> Result<bool> {
             broken = true;
         }
     }
-    println!("load {}", load());
+    println!("load {}; {:.0} s", load(), begun.elapsed().as_secs_f64());
     let (json, svg) = (options.out.join("bench.json"), options.out.join("bench.svg"));
     std::fs::write(&json, report.json())?;
     std::fs::write(&svg, draw::svg(&format!("distlock-bench; {place}; load {}", load()), &report.charts))?;

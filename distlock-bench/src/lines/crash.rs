@@ -20,7 +20,7 @@ pub(crate) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let mut late = Vec::new();
     let mut most_sent = 0;
     let runtime = bench.runtime()?;
-    for _ in 0..bench.pick(5, 2) {
+    for _ in 0..bench.pick(5, 1) {
         let mut holder = child::start(&["hold", &url, &ttl.as_millis().to_string()])?;
         child::next_line(&mut holder)?;
         let (waited, sent) = runtime.block_on(async {

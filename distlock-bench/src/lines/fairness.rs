@@ -13,7 +13,7 @@ const BODY: Duration = Duration::from_millis(1);
 
 pub(crate) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let server = bench.server()?;
-    let span = Duration::from_millis(bench.pick(20_000, 4000));
+    let span = Duration::from_millis(bench.pick(20_000, 3000));
     let before = commands_sent(&server)?;
     let holds = contend(&server.url(), PROCESSES, TASKS, BODY, span)?;
     let sent = commands_sent(&server)? - before;

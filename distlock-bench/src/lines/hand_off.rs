@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use distlock_testkit::{Moment, Server};
+use distlock_testkit::{Connection, Moment, Server};
 
 use super::latency::Link;
 use crate::Result;
-use crate::bench::{Bench, commands_sent, micros_of, ping};
+use crate::bench::{Bench, commands_sent, micros_of, ping_on};
 use crate::child;
 use crate::figures::Sample;
 use crate::report::{Chart, Line, Report};
@@ -31,21 +31,27 @@ pub(crate) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     measure(bench, report, &server, &server.url(), "")
 }
 
-pub(crate) fn run_delayed(bench: &Bench, report: &mut Report) -> Result<()> {
+/// The same where the network is slower than the code, as networks are.
+pub(crate) fn run_slow(bench: &Bench, report: &mut Report) -> Result<()> {
     let server = bench.server()?;
     let link = Link::start(bench, &server)?;
-    measure(bench, report, &server, &link.url, ", link delayed by 0.5 ms")
+    measure(bench, report, &server, &link.url(), " on a slow link")
 }
 
 fn measure(bench: &Bench, report: &mut Report, server: &Server, url: &str, place: &str) -> Result<()> {
     let through_link = !place.is_empty();
-    let pings = |times| if through_link { ping_at(url, times) } else { ping(server, times) };
-    let mut trips = pings(bench.pick(3000, 500))?;
+    let mut connection = Connection::open(url.rsplit(':').next().unwrap_or_default().parse()?, None)?;
+    let times = match (through_link, bench.quick) {
+        (false, false) => 3000,
+        (true, true) => 100,
+        _ => 500,
+    };
+    let mut trips = ping_on(&mut connection, times)?;
     let span = Duration::from_millis(bench.pick(5000, 1500));
     let before = commands_sent(server)?;
     let holds = contend(url, PROCESSES, 1, Duration::ZERO, span)?;
     let sent = commands_sent(server)? - before;
-    trips.extend(pings(bench.pick(3000, 500))?);
+    trips.extend(ping_on(&mut connection, times)?);
     let trips = Sample::new(trips);
     let passed = holds.windows(2).filter(|pair| pair[0].process != pair[1].process);
     let passed = Sample::new(passed.map(|pair| micros_of(pair[1].begun.since(pair[0].ended))));
@@ -80,19 +86,6 @@ fn measure(bench: &Bench, report: &mut Report, server: &Server, url: &str, place
     let curves = vec![("hand-off".to_owned(), passed), ("PING".to_owned(), trips)];
     report.draw(Chart::Curves { title: format!("hand-off between processes{place}"), unit: "us", curves });
     Ok(())
-}
-
-/// `PING`s through the link.
-fn ping_at(url: &str, times: usize) -> Result<Vec<f64>> {
-    let port = url.rsplit(':').next().unwrap_or_default().parse()?;
-    let mut connection = distlock_testkit::Connection::open(port, None)?;
-    let mut micros = Vec::with_capacity(times);
-    for _ in 0..times {
-        let begun = std::time::Instant::now();
-        connection.command(&["PING"])?;
-        micros.push(micros_of(begun.elapsed()));
-    }
-    Ok(micros)
 }
 
 /// Lets some tasks in some processes contend for one key. All holds, in the order of their fencing tokens.

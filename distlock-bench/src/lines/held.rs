@@ -14,7 +14,7 @@ const TTL: Duration = Duration::from_secs(3);
 
 pub(crate) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let server = bench.server()?;
-    let span = Duration::from_secs(bench.pick(60, 8));
+    let span = Duration::from_secs(bench.pick(60, 10));
     // On this thread, so that what is allocated for a lease is counted.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let locks = runtime.block_on(LockManager::connect(server.url()))?;

@@ -19,22 +19,22 @@ const PROCESSES: usize = 8;
 pub(crate) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let server = bench.server()?;
     let url = server.url();
-    let span = Duration::from_millis(bench.pick(5000, 1000));
+    let span = Duration::from_millis(bench.pick(5000, 800));
     let rates = bench.runtime()?.block_on(async {
-        Ok::<_, Box<dyn std::error::Error + Send + Sync>>([
-            (Distlock::NAME, crowd::<Distlock>(&url, span).await?),
-            (Rslock::NAME, crowd::<Rslock>(&url, span).await?),
-            (Rlock::NAME, crowd::<Rlock>(&url, span).await?),
-            (AsyncRedisLock::NAME, crowd::<AsyncRedisLock>(&url, span).await?),
+        Ok::<_, Box<dyn std::error::Error + Send + Sync>>(vec![
+            crowd::<Distlock>(&url, span).await?,
+            crowd::<Rslock>(&url, span).await?,
+            crowd::<Rlock>(&url, span).await?,
+            crowd::<AsyncRedisLock>(&url, span).await?,
         ])
     })?;
-    tell(report, "hot key, 64 tasks of one process", &rates, Some(50.0));
+    tell(report, "hot key, 64 tasks of one process", rates, Some(50.0));
     Ok(())
 }
 
 pub(crate) fn run_processes(bench: &Bench, report: &mut Report) -> Result<()> {
     let server = bench.server()?;
-    let span = Duration::from_millis(bench.pick(4000, 1000));
+    let span = Duration::from_millis(bench.pick(4000, 800));
     let mut rates = Vec::new();
     for name in [Distlock::NAME, Rslock::NAME, Rlock::NAME, AsyncRedisLock::NAME] {
         let start = Moment::now() + Duration::from_millis(300);
@@ -43,38 +43,50 @@ pub(crate) fn run_processes(bench: &Bench, report: &mut Report) -> Result<()> {
         let children = (0..PROCESSES)
             .map(|_| child::start(&["hammer", name, &server.url(), &start, &end]))
             .collect::<Result<Vec<_>>>()?;
-        let mut count = 0.0;
+        let mut shares = Vec::new();
         for child in children {
-            count += child::rest(child)?.first().map_or(Ok(0.0), |line| line.parse::<f64>())?;
+            shares.push(child::rest(child)?.first().map_or(Ok(0), |line| line.parse::<u64>())?);
         }
-        rates.push((name, count / span.as_secs_f64()));
+        let count: u64 = shares.iter().sum();
+        rates.push(Rate {
+            name,
+            per_second: count as f64 / span.as_secs_f64(),
+            note: format!("each process: {shares:?}"),
+        });
     }
-    tell(report, "hot key, one task of each of 8 processes", &rates, None);
+    tell(report, "hot key, one task of each of 8 processes", rates, None);
     Ok(())
 }
 
+/// How many calls a contender made.
+struct Rate {
+    name: &'static str,
+    per_second: f64,
+    note: String,
+}
+
 /// The first is ours; the others are what it is compared with.
-fn tell(report: &mut Report, what: &str, rates: &[(&str, f64)], least: Option<f64>) {
-    let fastest = rates.iter().skip(1).map(|(_, rate)| *rate).fold(0.0, f64::max);
-    for (place, (name, rate)) in rates.iter().enumerate() {
-        let ratio = rate / fastest;
+fn tell(report: &mut Report, what: &str, rates: Vec<Rate>, least: Option<f64>) {
+    let fastest = rates.iter().skip(1).map(|rate| rate.per_second).fold(0.0, f64::max);
+    for (place, Rate { name, per_second, note }) in rates.iter().enumerate() {
+        let ratio = per_second / fastest;
         let least = least.filter(|_| place == 0);
         report.add(Line {
             line: format!("{what}: {name}"),
-            figure: *rate,
+            figure: *per_second,
             unit: "calls/s",
             ratio: (place == 0).then_some(ratio),
             target: least.map_or(String::new(), |least| format!(">= {least}x")),
             holds: least.map(|least| ratio >= least),
-            note: if place == 0 { "against the fastest of the others".to_owned() } else { String::new() },
+            note: note.clone(),
         });
     }
-    let bars = rates.iter().map(|(name, rate)| ((*name).to_owned(), *rate)).collect();
+    let bars = rates.into_iter().map(|rate| (rate.name.to_owned(), rate.per_second)).collect();
     report.draw(Chart::Bars { title: what.to_owned(), unit: "calls/s", bars });
 }
 
-/// Calls per second of all tasks together.
-async fn crowd<C: Contender>(url: &str, span: Duration) -> Result<f64> {
+/// Calls of all tasks together.
+async fn crowd<C: Contender>(url: &str, span: Duration) -> Result<Rate> {
     let contender = C::connect(url).await?;
     contender.cycle(0).await?;
     let begun = Instant::now();
@@ -92,9 +104,11 @@ async fn crowd<C: Contender>(url: &str, span: Duration) -> Result<f64> {
             Ok::<_, Box<dyn std::error::Error + Send + Sync>>(count)
         });
     }
-    let mut count = 0;
+    let mut shares = Vec::new();
     while let Some(done) = tasks.join_next().await {
-        count += done??;
+        shares.push(done??);
     }
-    Ok(count as f64 / span.as_secs_f64())
+    let (most, least) = (shares.iter().max(), shares.iter().min());
+    let note = format!("a task made {} to {} of them", least.copied().unwrap_or(0), most.copied().unwrap_or(0));
+    Ok(Rate { name: C::NAME, per_second: shares.iter().sum::<u64>() as f64 / span.as_secs_f64(), note })
 }

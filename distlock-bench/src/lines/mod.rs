@@ -36,7 +36,7 @@ const fn compiling(name: &'static str, run: fn(&Bench, &mut Report) -> Result<()
 
 pub(crate) const LINES: &[Named] = &[
     line("latency", latency::run),
-    line("latency-delayed", latency::run_delayed),
+    line("latency-slow-link", latency::run_slow),
     line("trips", trips::run),
     line("throughput", throughput::run),
     line("allocations", size::allocations),
@@ -44,7 +44,7 @@ pub(crate) const LINES: &[Named] = &[
     line("hot-key", hot_key::run),
     line("hot-key-processes", hot_key::run_processes),
     line("hand-off", hand_off::run),
-    line("hand-off-delayed", hand_off::run_delayed),
+    line("hand-off-slow-link", hand_off::run_slow),
     line("fairness", fairness::run),
     line("crash", crash::run),
     line("loss", loss::run),

@@ -37,7 +37,7 @@ const OTHERS: [Other; 2] = [
 
 pub(crate) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let server = bench.server()?;
-    let seconds = bench.pick("4", "1");
+    let seconds = bench.pick("4", "0.7");
     for other in &OTHERS {
         let skipped = |why: String| Line { line: format!("{}: skipped", other.name), note: why, ..Line::default() };
         if !other.is_installed() {

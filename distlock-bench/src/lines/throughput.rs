@@ -15,7 +15,7 @@ const TASKS: u64 = 64;
 
 pub(crate) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let server = bench.server()?;
-    let rounds = Rounds::pick(bench, (20, 200), (6, 50));
+    let rounds = Rounds::pick(bench, (20, 200), (5, 30));
     let round = AllAtOnce { server: &server };
     let series = bench.runtime()?.block_on(take_turns(&server.url(), rounds, &round))?;
     let floor = &series[0];

@@ -14,7 +14,7 @@ use crate::clock::{Moment, needs_runtime};
 use crate::error::{Busy, InvalidKey, LockError, Occupant, Reentrant, Unavailable};
 use crate::events;
 use crate::gate::{Entry, News, Turn};
-use crate::grant::{Grant, View};
+use crate::grant::{Begun, Grant, View};
 use crate::held;
 use crate::key::{Keys, LockName, Names};
 use crate::manager::{Inner, LockManager};
@@ -92,7 +92,7 @@ impl Intent {
     /// # Cancel safety
     ///
     /// Dropped at any point, it leaves no key behind: what may have been sent is taken back in the background.
-    pub(crate) async fn acquire(self) -> Result<Holding, LockError> {
+    pub(crate) async fn acquire(self: Box<Self>) -> Result<Holding, LockError> {
         self.inner.open()?;
         if let Some(grant) = held::find(&self.inner, &self.names).filter(|grant| grant.is_held()) {
             // Only a lease on all of the keys can be shared: to wait for the others would mean to hold and wait.
@@ -108,10 +108,10 @@ impl Intent {
         let mut turn = self.pass_gate(&budget).await?;
         if let Some(begun) = turn.as_mut().and_then(Turn::inheritance).and_then(|inherited| {
             let estate = inherited.claim()?;
-            estate.into_lease(&self.plan, self.function.clone())
+            estate.into_lease(&self)
         }) {
             let granted_at = begun.granted_at;
-            return self.begin(Grant::new(begun, turn), granted_at).map(Holding::Own);
+            return self.begin(begun, turn, granted_at).map(Holding::Own);
         }
         self.attempt(&budget, turn).await.map(Holding::Own)
     }
@@ -192,9 +192,9 @@ impl Intent {
             let limit = budget.command_limit();
             let wait = (!budget.one_try).then(|| Waiting { life: budget.entry_life(self.heartbeat()), ticket });
             match attempt.send(wait, limit).await {
-                Ok(Acquired::Granted(fencing_tokens)) => {
-                    if let Some(begun) = attempt.into_lease(fencing_tokens, sent_at) {
-                        return self.begin(Grant::new(begun, turn), sent_at);
+                Ok(Acquired::Granted { fencing_tokens, reserved }) => {
+                    if let Some(begun) = attempt.into_lease(fencing_tokens, reserved, sent_at) {
+                        return self.begin(begun, turn, sent_at);
                     }
                     let late = LockError::from(Unavailable::new(
                         "the reply that granted the lock came so late that little of the lease was left; the key was given back",
@@ -283,7 +283,10 @@ impl Intent {
 
     /// Puts a fresh lease under the watchdog's eyes, unless the manager was shut down in the meantime: a shutdown ends the
     /// leases that it finds there, and this one it may not have found.
-    fn begin(&self, grant: Arc<Grant>, sent_at: Moment) -> Result<Arc<Grant>, LockError> {
+    fn begin(&self, mut begun: Begun, turn: Option<Turn>, sent_at: Moment) -> Result<Arc<Grant>, LockError> {
+        // Counts until the lease is where a shutdown finds it, or its release counts.
+        let _counted = begun.counted.take();
+        let grant = Grant::new(begun, turn);
         self.inner.watchdog.watch(&grant, sent_at);
         if let Err(closed) = self.inner.open() {
             release_in_background(&grant);

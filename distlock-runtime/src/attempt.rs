@@ -55,9 +55,9 @@ impl<'a> Attempt<'a> {
         if !answer.as_ref().is_err_and(|error| error.unanswered) {
             self.unanswered -= 1;
         }
-        self.granted = matches!(answer, Ok(Acquired::Granted(_)));
+        self.granted = matches!(answer, Ok(Acquired::Granted { .. }));
         match &answer {
-            Ok(Acquired::Granted(_)) => self.queued = false,
+            Ok(Acquired::Granted { .. }) => self.queued = false,
             Ok(Acquired::Held { ticket, .. }) => self.queued = ticket.is_some(),
             // What stood in line still does.
             Ok(Acquired::Dead | Acquired::Foreign { .. }) | Err(_) => {}
@@ -69,7 +69,12 @@ impl<'a> Attempt<'a> {
     }
 
     /// Turns a granted attempt into a lease, unless too little of it is left; then it is given back.
-    pub(crate) fn into_lease(mut self, fencing_tokens: FencingTokens, sent_at: Moment) -> Option<Begun> {
+    pub(crate) fn into_lease(
+        mut self,
+        fencing_tokens: FencingTokens,
+        reserved: bool,
+        sent_at: Moment,
+    ) -> Option<Begun> {
         let Intent { inner, names, plan, function } = self.intent;
         let deadline = sent_at.after(inner.defaults.validity(plan.ttl));
         let granted_at = inner.clock.now();
@@ -90,7 +95,8 @@ impl<'a> Attempt<'a> {
             deadline,
             life: Duration::ZERO,
             bury,
-            hand_on: HandOn::of_acquisition(self.request.reserve, granted_at),
+            hand_on: HandOn::of_acquisition(if reserved { self.request.reserve } else { 1 }, granted_at),
+            counted: self.counted.take(),
         })
     }
 }

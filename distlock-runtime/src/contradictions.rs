@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::{Config, LockError};
-use crate::registry::{Declaration, Piece, Template};
+use crate::registry::{Declaration, Declared, Piece, Template};
 use crate::settings::{Renew, Settings};
 
 /// Every contradiction as a sentence that names both places.
@@ -65,7 +65,14 @@ fn place(declaration: &Declaration) -> String {
 /// The first setting in which two declarations of one template differ.
 fn differ(one: &Declaration, other: &Declaration, label: &str, default_ttl: Duration) -> Option<String> {
     let said = |declaration: &Declaration| resolved(&declaration.declared.settings, default_ttl);
-    let is_known = |name: &str| ![one, other].iter().any(|of| of.declared.computed.contains(&name));
+    let both = [one, other];
+    // Renewal or none is known, however long the interval may be.
+    let is_off = both.iter().any(|of| matches!(of.declared.settings.renew, Some(Renew::Off)));
+    let is_known = |name: &str| {
+        let name_is_computed = both.iter().any(|of| of.declared.computed.contains(&name));
+        let goes_by_ttl = name == "renew" && !is_off && both.iter().any(|of| renews_by_computed_ttl(of));
+        !name_is_computed && !goes_by_ttl
+    };
     let (of_one, of_other) = (said(one), said(other));
     let ((name, a), (_, b)) = of_one.into_iter().zip(of_other).find(|((name, a), (_, b))| is_known(name) && a != b)?;
     Some(format!(
@@ -73,6 +80,12 @@ fn differ(one: &Declaration, other: &Declaration, label: &str, default_ttl: Dura
         place(one),
         place(other)
     ))
+}
+
+/// Without an interval of its own, the renewal goes by the ttl.
+fn renews_by_computed_ttl(declaration: &Declaration) -> bool {
+    let Declared { computed, settings, .. } = declaration.declared;
+    matches!(settings.renew, None | Some(Renew::Auto)) && computed.contains(&"ttl")
 }
 
 /// The settings that must agree, as they work out.
@@ -150,7 +163,7 @@ fn escapes_are_whole(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::declarations::Spec;
-    use crate::registry::{Declared, Kind};
+    use crate::registry::Kind;
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -197,6 +210,20 @@ mod tests {
         assert_eq!(found(&[order(1, max_hold), order(2, Settings::INHERIT)]).len(), 1);
         let min_hold = Settings { min_hold: Some(ms(60_000)), ..Settings::INHERIT };
         assert_eq!(found(&[order(1, min_hold), order(2, Settings::INHERIT)]).len(), 1);
+    }
+
+    #[test]
+    fn what_only_the_call_knows_contradicts_nothing() {
+        let computed = |of: &Declaration| Declaration {
+            declared: Box::leak(Box::new(Declared { computed: &["ttl"], ..*of.declared })),
+        };
+        let ttl = Settings { ttl: Some(ms(5_000)), ..Settings::INHERIT };
+        assert_eq!(found(&[computed(&order(1, Settings::INHERIT)), order(2, ttl)]), [""; 0]);
+        // What is said beside it still does.
+        let off = Settings { renew: Some(Renew::Off), ..ttl };
+        assert_eq!(found(&[computed(&order(1, Settings::INHERIT)), order(2, off)]).len(), 1);
+        let hold = Settings { max_hold: Some(ms(60_000)), ..ttl };
+        assert_eq!(found(&[computed(&order(1, Settings::INHERIT)), order(2, hold)]).len(), 1);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
+use crate::background::Counted;
 use crate::clock::Moment;
 use crate::error::{Holder, LossCause, Lost, Occupant};
 use crate::events;
@@ -127,13 +128,27 @@ pub(crate) struct Begun {
     pub(crate) life: Duration,
     pub(crate) bury: bool,
     pub(crate) hand_on: Option<HandOn>,
+    /// A shutdown waits for what becomes of the key until the lease is watched.
+    pub(crate) counted: Option<Counted>,
 }
 
 impl Grant {
     /// A lease that begins now. The other tasks of the process learn who holds the key.
     pub(crate) fn new(begun: Begun, turn: Option<Turn>) -> Arc<Self> {
-        let Begun { inner, names, token, fencing_tokens, plan, function, granted_at, deadline, life, bury, hand_on } =
-            begun;
+        let Begun {
+            inner,
+            names,
+            token,
+            fencing_tokens,
+            plan,
+            function,
+            granted_at,
+            deadline,
+            life,
+            bury,
+            hand_on,
+            counted: _,
+        } = begun;
         let ends_at = plan.max_hold.map_or(Moment::NEVER, |max_hold| granted_at.after(max_hold));
         Arc::new_cyclic(|this| {
             if let Some(turn) = &turn {

@@ -5,17 +5,16 @@
 //! here makes the key live longer. A chain of hand-ons is short, in number and in time, so that waiters of other
 //! processes do not notice it.
 
-use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::acquire::Intent;
 use crate::background::Counted;
 use crate::clock::Moment;
 use crate::gate::Turn;
 use crate::grant::{BURIAL, Begun, Grant};
 use crate::key::Names;
 use crate::manager::Inner;
-use crate::settings::Plan;
 use crate::store::{FencingTokens, Release, Token};
 
 /// The most fencing tokens that are reserved with a key: one for the first holder and one for each hand-on.
@@ -70,7 +69,7 @@ pub(crate) struct Estate {
     /// `false` once a lease answers for it.
     unclaimed: bool,
     /// A shutdown waits for it. Dropped last, when the background has counted its own.
-    _counted: Counted,
+    counted: Option<Counted>,
 }
 
 /// What the next task in line finds with its turn.
@@ -118,7 +117,7 @@ pub(crate) fn hand_on(grant: &Arc<Grant>, request: &Release, deadline: Moment, t
         life: grant.longest_life(),
         bury: request.bury.is_some(),
         unclaimed: true,
-        _counted: inner.background.count(),
+        counted: Some(inner.background.count()),
     };
     let is_watched = {
         let mut on_its_way = hand_on.chain.on_its_way();
@@ -166,24 +165,26 @@ impl Drop for Inheritance {
 
 impl Estate {
     /// The next lease, if enough is left for it; otherwise the key is given back.
-    pub(crate) fn into_lease(mut self, plan: &Plan, function: Cow<'static, str>) -> Option<Begun> {
+    pub(crate) fn into_lease(mut self, intent: &Intent) -> Option<Begun> {
         let granted_at = self.inner.clock.now();
-        if !is_enough(self.deadline.since(granted_at), plan.ttl) || self.inner.open().is_err() {
+        if !is_enough(self.deadline.since(granted_at), intent.plan.ttl) || self.inner.open().is_err() {
             return None;
         }
         self.unclaimed = false;
         Some(Begun {
             inner: self.inner.clone(),
-            names: self.names.clone(),
+            // The same key, perhaps under other words of the caller.
+            names: intent.names.clone(),
             token: self.token,
             fencing_tokens: FencingTokens { first: self.fencing_token, more: Box::default() },
-            plan: *plan,
-            function,
+            plan: intent.plan,
+            function: intent.function.clone(),
             granted_at,
             deadline: self.deadline,
             life: self.life,
             bury: self.bury,
             hand_on: Some(self.hand_on.clone()),
+            counted: self.counted.take(),
         })
     }
 }

@@ -178,10 +178,10 @@ impl<L> Lock<L> {
         Locked::new(Call::new(Ok(self.manager), self.keys, settings, place), ByHand, future)
     }
 
-    fn intent(&self) -> Result<Intent, LockError> {
+    fn intent(&self) -> Result<Box<Intent>, LockError> {
         let keys = self.keys.as_ref().map_err(LockError::clone)?;
         let settings = self.settings.or(self.declared);
-        Intent::new(&self.manager, keys, &settings, self.place.to_string().into())
+        Intent::new(&self.manager, keys, &settings, self.place.to_string().into()).map(Box::new)
     }
 }
 

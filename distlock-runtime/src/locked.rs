@@ -28,7 +28,8 @@ use crate::store::BoxFuture;
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Call {
-    intent: Result<Intent, LockError>,
+    /// Boxed, for it becomes part of a boxed future anyway, and every caller's future would carry it.
+    intent: Result<Box<Intent>, LockError>,
     start: Start,
 }
 
@@ -41,7 +42,7 @@ impl Call {
         settings: Settings,
         function: impl Into<Cow<'static, str>>,
     ) -> Self {
-        let intent = || Intent::new(&manager?, &key?, &settings, function.into());
+        let intent = || Intent::new(&manager?, &key?, &settings, function.into()).map(Box::new);
         Self { intent: intent(), start: Start::default() }
     }
 
@@ -189,7 +190,7 @@ pin_project! {
 
 enum Stage {
     /// Not polled yet.
-    New(Result<Intent, LockError>),
+    New(Result<Box<Intent>, LockError>),
     Acquiring(BoxFuture<'static, Result<Holding, LockError>>),
     /// The body runs under a lease.
     Running(Hold),

@@ -67,7 +67,8 @@ impl MemoryStore {
             state.sweep(now);
             // There is at least one key, so there is at least one token.
             let none = FencingTokens { first: 0, more: Box::default() };
-            Acquired::Granted(FencingTokens::new(fencing_tokens.into_iter()).unwrap_or(none))
+            let fencing_tokens = FencingTokens::new(fencing_tokens.into_iter()).unwrap_or(none);
+            Acquired::Granted { fencing_tokens, reserved: false }
         })
     }
 

@@ -71,7 +71,7 @@ pub(crate) struct Acquire {
     pub(crate) holder: Description,
     /// Stand in line if a key is taken. A store without lines, or one that cannot tell yet, leaves it out.
     pub(crate) wait: Option<Waiting>,
-    /// How many fencing tokens to reserve for each key, the granted one included.
+    /// How many fencing tokens to reserve for each key, the granted one included, if the store can spare them.
     pub(crate) reserve: u32,
 }
 
@@ -103,7 +103,11 @@ pub(crate) struct Waiting {
 
 #[derive(Debug)]
 pub(crate) enum Acquired {
-    Granted(FencingTokens),
+    Granted {
+        fencing_tokens: FencingTokens,
+        /// As many as were asked for are reserved; else just these.
+        reserved: bool,
+    },
     Held {
         /// Which key, in the sorted order.
         place: usize,

@@ -96,12 +96,11 @@ impl Connection {
         self.current().map_or(Listening::NotYet, |live| live.listening.get())
     }
 
-    /// What an entry in a line names as its channel; `None` as long as nothing can be told.
-    pub(super) fn channel(&self) -> Option<Arc<str>> {
-        match self.listening() {
-            Listening::NotYet => None,
-            Listening::Yes => self.told.as_ref().map(|told| told.channel.clone()),
-            Listening::Refused => Some("-".into()),
+    /// What an entry in a line names as its channel; `-` as long as nothing can be told.
+    pub(super) fn channel(&self) -> Arc<str> {
+        match (&self.told, self.listening()) {
+            (Some(told), Listening::Yes) => told.channel.clone(),
+            _ => "-".into(),
         }
     }
 

@@ -9,12 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::store::StoreError;
 
 /// How many requests must be under way before the next ones are sent together.
 const CROWD: usize = 4;
+
+/// How long it may take until what has gathered is sent, before somebody else sends it.
+const STALLED: Duration = Duration::from_millis(10);
 
 /// The most requests that one command takes along.
 const MOST: usize = 64;
@@ -27,11 +30,14 @@ pub(super) struct Crowd<R, A>(Mutex<State<R, A>>);
 struct State<R, A> {
     under_way: usize,
     waiting: Vec<(R, oneshot::Sender<Result<A, StoreError>>)>,
+    /// Who will send them, and since when.
+    gathering: Option<(u64, Instant)>,
+    next_id: u64,
 }
 
 impl<R, A> Default for Crowd<R, A> {
     fn default() -> Self {
-        Self(Mutex::new(State { under_way: 0, waiting: Vec::new() }))
+        Self(Mutex::new(State { under_way: 0, waiting: Vec::new(), gathering: None, next_id: 0 }))
     }
 }
 
@@ -81,13 +87,13 @@ impl<R: Send + 'static, A: Send + 'static> Crowd<R, A> {
         S: FnOnce(Vec<R>) -> F + Clone + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        let is_first = {
+        let begun = {
             let mut state = self.lock();
             state.waiting.push((request, sender));
-            state.waiting.len() == 1
+            state.begin()
         };
-        if is_first {
-            Gathering { crowd: self.clone(), taken: false }.start(send);
+        if let Some(id) = begun {
+            Gathering { crowd: self.clone(), id }.start(send);
         }
         match timeout(limit, receiver).await {
             Ok(Ok(answer)) => answer,
@@ -97,10 +103,23 @@ impl<R: Send + 'static, A: Send + 'static> Crowd<R, A> {
     }
 }
 
+impl<R, A> State<R, A> {
+    /// Begins to gather, unless somebody does. One that has not come to it by now sits on a runtime that nobody runs.
+    fn begin(&mut self) -> Option<u64> {
+        if self.gathering.is_some_and(|(_, since)| since.elapsed() < STALLED) {
+            return None;
+        }
+        self.waiting.retain(|(_, sender)| !sender.is_closed());
+        self.next_id += 1;
+        self.gathering = Some((self.next_id, Instant::now()));
+        Some(self.next_id)
+    }
+}
+
 /// What has gathered and is not sent yet. Dropped, it tells those who wait: the runtime that should send it has ended.
 struct Gathering<R, A> {
     crowd: Arc<Crowd<R, A>>,
-    taken: bool,
+    id: u64,
 }
 
 impl<R: Send + 'static, A: Send + 'static> Gathering<R, A> {
@@ -132,20 +151,26 @@ impl<R: Send + 'static, A: Send + 'static> Gathering<R, A> {
     }
 
     /// What one command takes along, without those who have given up. The rest is for another one.
-    fn take<F, S>(mut self, send: S) -> Vec<(R, oneshot::Sender<Result<A, StoreError>>)>
+    fn take<F, S>(self, send: S) -> Vec<(R, oneshot::Sender<Result<A, StoreError>>)>
     where
         F: Future<Output = Result<Vec<A>, StoreError>> + Send,
         S: FnOnce(Vec<R>) -> F + Clone + Send + 'static,
     {
-        let (gathered, is_more) = {
+        let (gathered, next) = {
             let mut state = self.crowd.lock();
+            if state.gathering.is_none_or(|(id, _)| id != self.id) {
+                // Another one has taken over.
+                return Vec::new();
+            }
+            state.gathering = None;
             let most = MOST.min(state.waiting.len());
             let rest = state.waiting.split_off(most);
-            (std::mem::replace(&mut state.waiting, rest), !state.waiting.is_empty())
+            let gathered = std::mem::replace(&mut state.waiting, rest);
+            let next = if state.waiting.is_empty() { None } else { state.begin() };
+            (gathered, next)
         };
-        self.taken = true;
-        if is_more {
-            Self { crowd: self.crowd.clone(), taken: false }.start(send);
+        if let Some(id) = next {
+            Self { crowd: self.crowd.clone(), id }.start(send);
         }
         gathered.into_iter().filter(|(_, sender)| !sender.is_closed()).collect()
     }
@@ -153,9 +178,16 @@ impl<R: Send + 'static, A: Send + 'static> Gathering<R, A> {
 
 impl<R, A> Drop for Gathering<R, A> {
     fn drop(&mut self) {
-        if !self.taken {
-            let abandoned = std::mem::take(&mut self.crowd.lock().waiting);
-            drop(abandoned);
-        }
+        let abandoned = {
+            let mut state = self.crowd.lock();
+            match state.gathering {
+                Some((id, _)) if id == self.id => {
+                    state.gathering = None;
+                    std::mem::take(&mut state.waiting)
+                }
+                _ => Vec::new(),
+            }
+        };
+        drop(abandoned);
     }
 }

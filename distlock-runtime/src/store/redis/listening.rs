@@ -48,7 +48,9 @@ pub(super) fn channel() -> Arc<str> {
 
 /// What a connection does with what the server sends unasked. Runs on the connection's driver, so it only wakes.
 pub(super) fn hear(ears: Arc<Ears>) -> impl Fn(PushInfo) -> Result<(), Infallible> + Send + Sync + 'static {
+    let hearing = Hearing(ears);
     move |push| {
+        let Hearing(ears) = &hearing;
         match push.kind {
             // Data: channel, message.
             PushKind::Message => {
@@ -66,5 +68,15 @@ pub(super) fn hear(ears: Arc<Ears>) -> impl Fn(PushInfo) -> Result<(), Infallibl
             _ => {}
         }
         Ok(())
+    }
+}
+
+/// Goes with the driver of a connection. A driver whose runtime ends sends no word of it.
+struct Hearing(Arc<Ears>);
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        // They are not told any more, so they must look for themselves.
+        self.0.tell_all();
     }
 }

@@ -101,7 +101,7 @@ impl RedisStore {
         let (front, together) = (self.front.clone(), self.response_timeout);
         match self.takes.ask(take, limit, move |takes| take_together(front, takes, together)).await {
             Ok(0) => {}
-            Ok(first) => return Ok(Acquired::Granted(FencingTokens { first, more: Box::default() })),
+            Ok(first) => return Ok(granted(FencingTokens { first, more: Box::default() }, false)),
             // One of them may be refused where the others are not.
             Err(error) if error.kind != StoreErrorKind::Unavailable => {}
             Err(error) => return Err(error),
@@ -111,8 +111,8 @@ impl RedisStore {
 
     async fn acquire_alone(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
         let token = request.token.as_str();
-        // Who cannot be told of its turn yet only asks; `wake_up` changes that.
-        let wait = request.wait.zip(self.front.channel());
+        // Who cannot be told of its turn yet has its place in line all the same; `wake_up` makes it hear.
+        let wait = request.wait.map(|wait| (wait, self.front.channel()));
         let value = ACQUIRE
             .run(&self.front, Form::Known, limit, request.names.len() * ACQUIRE_KEYS, |command: &mut Cmd| {
                 for name in request.names.iter() {
@@ -282,15 +282,16 @@ impl LockStore for RedisStore {
 
     fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {
         Box::pin(async move {
+            let begun = Instant::now();
             match self.front.listening() {
                 Listening::Yes => {
                     let _ = tokio::time::timeout(at_most, ear.told()).await;
                 }
-                // From now on it can be told: it asks again and joins the line.
-                Listening::NotYet if self.front.listen(at_most).await == Listening::Yes => {}
+                // From now on it can be told: it asks again, and says so.
+                Listening::NotYet if self.front.listen(at_most.min(self.response_timeout)).await == Listening::Yes => {}
                 Listening::NotYet | Listening::Refused => {
-                    let pause = Duration::from_millis(fastrand::u64(POLL)).min(at_most);
-                    tokio::time::sleep(pause).await;
+                    let pause = Duration::from_millis(fastrand::u64(POLL));
+                    tokio::time::sleep(pause.min(at_most.saturating_sub(begun.elapsed()))).await;
                 }
             }
         })
@@ -346,11 +347,15 @@ fn garbled(script: &str) -> StoreError {
     ))
 }
 
+fn granted(fencing_tokens: FencingTokens, reserved: bool) -> Acquired {
+    Acquired::Granted { fencing_tokens, reserved }
+}
+
 fn acquired(value: Value, keys: usize) -> Option<Acquired> {
     let parts = match value {
         Value::Array(parts) => parts,
         Value::Int(token) if keys == 1 => {
-            return Some(Acquired::Granted(FencingTokens { first: u64::try_from(token).ok()?, more: Box::default() }));
+            return Some(granted(FencingTokens { first: u64::try_from(token).ok()?, more: Box::default() }, true));
         }
         _ => return None,
     };
@@ -361,7 +366,8 @@ fn acquired(value: Value, keys: usize) -> Option<Acquired> {
     match text(parts.first()?)? {
         "granted" => {
             let tokens: Option<Vec<u64>> = parts.iter().skip(1).map(number).collect();
-            FencingTokens::new(tokens?.into_iter()).filter(|tokens| tokens.len() == keys).map(Acquired::Granted)
+            let tokens = FencingTokens::new(tokens?.into_iter()).filter(|tokens| tokens.len() == keys);
+            tokens.map(|tokens| granted(tokens, false))
         }
         "held" => {
             let Value::Int(left) = *parts.get(2)? else { return None };

@@ -13,7 +13,8 @@
 -- ARGV[6]  ticket of an earlier answer, or 0
 -- ARGV[7]  channel to be told on, or - to be told nothing
 --
--- Result   first fencing token of the key | {"granted", first fencing token of each key ...}
+-- Result   first fencing token of the key, with the others reserved
+--          | {"granted", fencing token of each key ...}, without
 --          | {"held", place of the key, milliseconds to wait, value or "", server time in microseconds, ticket or 0}
 --          | {"dead"} | {"foreign", place of the key, "type" | "expiry" | "counter"}
 --
@@ -23,6 +24,11 @@
 -- then live at least a full expiry from now. A free key goes to the first in line; whoever is not, joins the line.
 
 local COMPANIONS = 5
+
+-- How far ahead of the clock the counter may be, in microseconds, for tokens that may never be used: so much lower a server
+-- could begin again that has lost its data.
+local AHEAD = 1000000
+
 local token = ARGV[1]
 local keys = #KEYS / COMPANIONS
 
@@ -149,6 +155,7 @@ end
 
 -- Free or the token's own. The counters come first: should one be unreadable, no key is taken.
 local now, since
+local alone = keys > 1
 for i = 1, #KEYS, COMPANIONS do
   if not own[i] then
     if not now then
@@ -172,6 +179,9 @@ for i = 1, #KEYS, COMPANIONS do
       end
       if number >= first then
         first = number + 1
+        if first > now + AHEAD then
+          reserved, alone = 0, true
+        end
         redis.call('SET', KEYS[i + 4], first + reserved)
       end
     end
@@ -193,7 +203,7 @@ for i = 1, #KEYS, COMPANIONS do
     local text = fencing == now and since or string.format('%.0f', fencing)
     redis.call('SET', KEYS[i], token .. ' ' .. text .. ' ' .. ARGV[3] .. ' ' .. since, 'PX', ARGV[2])
   end
-  if keys == 1 then
+  if not alone then
     return fencing
   end
   answer[#answer + 1] = string.format('%.0f', fencing)

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Moment};
 use crate::events;
 use crate::grant::Grant;
+use crate::opaque::Opaque;
 use crate::store::{BoxFuture, Lane, LockStore, StoreErrorKind};
 
 /// The most keys that one script renews, unless a single lease has more.
@@ -44,7 +45,7 @@ pub(crate) struct Watchdog {
     next_id: AtomicU64,
     /// The loop of a [`Home::Task`] is under way.
     running: AtomicBool,
-    state: Mutex<State>,
+    state: Opaque<Mutex<State>>,
     /// Told when an event comes before the one the loop sleeps for.
     nudge: Notify,
 }
@@ -83,7 +84,7 @@ impl Watchdog {
             home,
             next_id: AtomicU64::new(0),
             running: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Opaque::default(),
             nudge: Notify::new(),
         })
     }

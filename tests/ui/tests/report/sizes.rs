@@ -2,6 +2,8 @@
 
 use distlock::{LockError, distributed_lock};
 
+use crate::figure;
+
 /// What a lock may add to a future besides a copy of the function's output.
 const BUDGET: usize = 256;
 
@@ -44,15 +46,16 @@ where
     L: Future<Output = Result<T, LockError>>,
 {
     let (plain, locked) = (size_of_val(&plain), size_of_val(&locked));
-    println!("{name}: {plain} -> {locked}");
-    assert!(locked <= plain + size_of::<Result<T, LockError>>() + BUDGET, "{name}: {plain} became {locked}");
+    let most = plain + size_of::<Result<T, LockError>>() + BUDGET;
+    figure(&format!("future of a function with {name}: {plain} B plain, {locked} B locked (to reach: {most} B)"));
+    assert!(locked <= most, "{name}: {plain} became {locked}");
 }
 
 #[test]
 fn a_lock_adds_little_to_a_future() {
-    check("small", small(1), small_locked(1));
+    check("a small argument", small(1), small_locked(1));
     check("references", references(&1, ""), references_locked(&1, ""));
-    check("large local", large_local(1), large_local_locked(1));
-    check("large argument", large_argument(1, [0; 1024]), large_argument_locked(1, [0; 1024]));
-    check("large output", large_output(1), large_output_locked(1));
+    check("a large local", large_local(1), large_local_locked(1));
+    check("a large argument", large_argument(1, [0; 1024]), large_argument_locked(1, [0; 1024]));
+    check("a large output", large_output(1), large_output_locked(1));
 }

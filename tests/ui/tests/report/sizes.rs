@@ -1,6 +1,6 @@
 //! How much larger the future of a function becomes.
 
-use distlock::{LockError, distributed_lock};
+use distlock::{LockError, LockManager, distributed_lock};
 
 use crate::figure;
 
@@ -40,6 +40,18 @@ both! {
     }
 }
 
+/// Gives nothing up before it ends, and takes the manager along.
+#[distributed_lock(key = "k:{id}", ttl = "5s", manager = locks)]
+async fn at_once_locked(locks: &LockManager, id: u64) -> Result<u64, LockError> {
+    let _ = locks;
+    Ok(id)
+}
+
+async fn at_once(locks: &LockManager, id: u64) -> Result<u64, LockError> {
+    let _ = locks;
+    Ok(id)
+}
+
 fn check<P, L, T>(name: &str, plain: P, locked: L)
 where
     P: Future<Output = Result<T, LockError>>,
@@ -54,6 +66,8 @@ where
 #[test]
 fn a_lock_adds_little_to_a_future() {
     check("a small argument", small(1), small_locked(1));
+    let locks = LockManager::in_memory();
+    check("nothing to await", at_once(&locks, 1), at_once_locked(&locks, 1));
     check("references", references(&1, ""), references_locked(&1, ""));
     check("a large local", large_local(1), large_local_locked(1));
     check("a large argument", large_argument(1, [0; 1024]), large_argument_locked(1, [0; 1024]));

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::error::{LockError, Unavailable};
 use crate::events;
+use crate::opaque::Opaque;
 use crate::watchdog::Watchdog;
 
 #[derive(Debug)]
@@ -34,7 +35,7 @@ struct Jobs {
 #[derive(Debug)]
 enum Place {
     Runtime {
-        runtime: Handle,
+        runtime: Opaque<Handle>,
         /// Dropped with the manager: the sign to end for a thread of its own.
         _alive: Option<oneshot::Sender<()>>,
     },
@@ -49,7 +50,7 @@ impl Background {
     /// Leaves the work to a runtime that is there already.
     #[cfg(feature = "testing")]
     pub(crate) fn on(runtime: Handle) -> Self {
-        Self { place: Place::Runtime { runtime, _alive: None }, jobs: Arc::default() }
+        Self { place: Place::Runtime { runtime: Opaque::new(runtime), _alive: None }, jobs: Arc::default() }
     }
 
     /// Starts the manager's thread, with the watchdog on it.
@@ -65,7 +66,7 @@ impl Background {
             .name("distlock".into())
             .spawn(move || runtime.block_on(serve(watchdog, manager_gone)))
             .map_err(|error| Unavailable::new(format!("the watchdog's thread cannot be started: {error}")))?;
-        Ok(Self { place: Place::Runtime { runtime: handle, _alive: Some(alive) }, jobs })
+        Ok(Self { place: Place::Runtime { runtime: Opaque::new(handle), _alive: Some(alive) }, jobs })
     }
 
     /// Does `job` without anybody waiting for it. Never blocks and never panics, wherever it is called.

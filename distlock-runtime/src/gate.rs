@@ -13,11 +13,12 @@ use tokio::sync::oneshot;
 use crate::error::{LockError, Occupant};
 use crate::grant::Grant;
 use crate::hand_on::Inheritance;
+use crate::opaque::Opaque;
 
 /// The queues of one manager.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
-    keys: Mutex<HashMap<Arc<str>, Queue>>,
+    keys: Opaque<Mutex<HashMap<Arc<str>, Queue>>>,
 }
 
 #[derive(Debug)]

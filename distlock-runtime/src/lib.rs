@@ -16,6 +16,7 @@
 //!   `background` is where it goes on when nobody waits.
 //! * `outcome` turns what became of a call into what its function returns; `error` and `events` tell of it.
 //! * `manager` and `builder` put all of that together, `clock` gives it its time.
+//! * `opaque` keeps the compiler's questions about all of that short.
 //! * `declarations` is what a lock can be taken on, with its type; `registry` lists every declaration of the program, and
 //!   `contradictions` compares them.
 
@@ -39,6 +40,7 @@ mod lease;
 mod lock;
 mod locked;
 mod manager;
+mod opaque;
 mod outcome;
 #[doc(hidden)]
 pub mod private;

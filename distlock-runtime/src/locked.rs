@@ -21,7 +21,7 @@ use crate::key::Keys;
 use crate::lease::Lease;
 use crate::manager::LockManager;
 use crate::release::{Release, release, release_in_background};
-use crate::settings::Settings;
+use crate::settings::{Settings, Span};
 use crate::store::BoxFuture;
 
 /// A locked call before it starts.
@@ -299,7 +299,7 @@ impl<F: Future, V: Verdict<F::Output>> Future for Locked<F, V> {
                                     Ending::Err => grant.plan.after_err,
                                     Ending::Either => None,
                                 };
-                                Stage::Releasing(Box::pin(release(grant, keep)))
+                                Stage::Releasing(Box::pin(release(grant, keep.map(Span::get))))
                             }
                             // The outermost call gives the key back.
                             Holding::Shared(_) => Stage::Done,

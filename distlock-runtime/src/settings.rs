@@ -1,6 +1,7 @@
 //! What a caller may set for one lock, and the plan that comes out once the manager's defaults are filled in and every
 //! value was checked. A wrong value ends here, before anything is sent.
 
+use std::num::NonZero;
 use std::time::Duration;
 
 use crate::error::{Config, LockError};
@@ -102,12 +103,30 @@ pub(crate) struct Plan {
     /// `None` waits forever.
     pub(crate) wait: Option<Duration>,
     /// `None` never renews.
-    pub(crate) renew_every: Option<Duration>,
+    pub(crate) renew_every: Option<Span>,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) min_hold: Option<Duration>,
-    pub(crate) after_ok: Option<Duration>,
-    pub(crate) after_err: Option<Duration>,
+    pub(crate) after_ok: Option<Span>,
+    pub(crate) after_err: Option<Span>,
     pub(crate) reentrant: bool,
+}
+
+/// A duration that is not zero, in half the space: a plan is part of every locked future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span(NonZero<u64>);
+
+impl Span {
+    pub(crate) fn get(self) -> Duration {
+        Duration::from_nanos(self.0.get())
+    }
+}
+
+/// Ends at the longest one, after five hundred years.
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(NonZero::new(nanos).unwrap_or(NonZero::<u64>::MIN))
+    }
 }
 
 impl Settings {
@@ -228,11 +247,11 @@ impl Settings {
                 Wait::For(wait) if wait == Duration::MAX => None,
                 Wait::For(wait) => Some(wait),
             },
-            renew_every,
+            renew_every: renew_every.map(Span::from),
             max_hold: self.max_hold,
             min_hold: self.min_hold,
-            after_ok: self.after_ok,
-            after_err: self.after_err,
+            after_ok: self.after_ok.map(Span::from),
+            after_err: self.after_err.map(Span::from),
             reentrant: self.reentrant.unwrap_or(false),
         })
     }
@@ -373,7 +392,7 @@ mod tests {
     #[test]
     fn the_bounds_themselves_are_accepted() {
         let plan = Settings { ttl: Some(MIN_TTL), ..Settings::default() }.plan(&DEFAULTS).unwrap();
-        assert_eq!(plan.renew_every, Some(MIN_TTL / 3));
+        assert_eq!(plan.renew_every.map(Span::get), Some(MIN_TTL / 3));
         let settings = Settings {
             ttl: Some(DEFAULT_MAX_TTL),
             renew: Some(Renew::Every(DEFAULT_MAX_TTL / 2)),

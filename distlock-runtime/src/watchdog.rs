@@ -15,6 +15,8 @@ use tokio::sync::Notify;
 use crate::clock::{Clock, Moment};
 use crate::events;
 use crate::grant::Grant;
+use crate::opaque::Opaque;
+use crate::settings::Span;
 use crate::store::{BoxFuture, Lane, LockStore, StoreErrorKind};
 
 /// The most keys that one script renews, unless a single lease has more.
@@ -44,7 +46,7 @@ pub(crate) struct Watchdog {
     next_id: AtomicU64,
     /// The loop of a [`Home::Task`] is under way.
     running: AtomicBool,
-    state: Mutex<State>,
+    state: Opaque<Mutex<State>>,
     /// Told when an event comes before the one the loop sleeps for.
     nudge: Notify,
 }
@@ -83,7 +85,7 @@ impl Watchdog {
             home,
             next_id: AtomicU64::new(0),
             running: AtomicBool::new(false),
-            state: Mutex::default(),
+            state: Opaque::default(),
             nudge: Notify::new(),
         })
     }
@@ -94,7 +96,7 @@ impl Watchdog {
 
     /// Watches a new lease until it ends.
     pub(crate) fn watch(self: &Arc<Self>, grant: &Arc<Grant>, sent_at: Moment) {
-        let renew_at = grant.plan.renew_every.map(|interval| sent_at.after(interval));
+        let renew_at = grant.plan.renew_every.map(|interval| sent_at.after(interval.get()));
         let mut state = self.state();
         self.enter(&mut state, Watched { grant: grant.clone(), renew_at });
         drop(state);
@@ -213,7 +215,7 @@ impl Watchdog {
             .events
             .range(..=(now.after(LOOK_AHEAD), u64::MAX))
             .filter(|(_, watched)| {
-                let slack = watched.grant.plan.renew_every.unwrap_or_default() / EARLY;
+                let slack = watched.grant.plan.renew_every.map_or(Duration::ZERO, Span::get) / EARLY;
                 watched.renew_at.is_some_and(|renew_at| renew_at <= now.after(slack))
             })
             .map(|(place, _)| *place)
@@ -243,7 +245,7 @@ impl Watchdog {
                     let (own, others) = rest.split_at(grant.names.len().min(rest.len()));
                     rest = others;
                     grant.renewed(own, sent_at, grant.plan.ttl);
-                    let interval = grant.plan.renew_every.unwrap_or(Duration::MAX);
+                    let interval = grant.plan.renew_every.map_or(Duration::MAX, Span::get);
                     self.expect_renewal(grant, sent_at.after(interval));
                 }
             }

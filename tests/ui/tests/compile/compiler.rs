@@ -30,14 +30,21 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    pub(crate) fn find() -> Self {
+    /// With `distlock` and `tokio` alone. The name is that of the folder for what is compiled.
+    pub(crate) fn bare(name: &str) -> Self {
         let this = env::current_exe().unwrap();
         let libraries = this.parent().unwrap().to_owned();
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ui-{:?}", std::thread::current().id()));
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("ui-{name}"));
         fs::create_dir_all(&out).unwrap();
         let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let mut compiler = Self { rustc, libraries, externs: Vec::new(), out };
         compiler.externs = compiler.pair();
+        compiler
+    }
+
+    /// With all libraries that the files may use.
+    pub(crate) fn find(name: &str) -> Self {
+        let mut compiler = Self::bare(name);
         for (name, program) in LIBRARIES {
             let source = compiler.source(name, program);
             let found = compiler.builds(name).into_iter().find(|build| {
@@ -73,7 +80,8 @@ impl Compiler {
         panic!("no builds of `distlock` and `tokio` that belong together in {}", self.libraries.display())
     }
 
-    fn source(&self, name: &str, program: &str) -> PathBuf {
+    /// Writes a program down to be compiled.
+    pub(crate) fn source(&self, name: &str, program: &str) -> PathBuf {
         let source = self.out.join(format!("uses_{name}.rs"));
         fs::write(&source, program).unwrap();
         source
@@ -122,6 +130,11 @@ impl Compiler {
     }
 
     fn compile(&self, file: &Path, emit: &str) -> Output {
+        self.command(file, emit).output().unwrap()
+    }
+
+    /// The call of the compiler for one file.
+    pub(crate) fn command(&self, file: &Path, emit: &str) -> Command {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new(&self.rustc);
         command.current_dir(here).args([
@@ -135,7 +148,8 @@ impl Compiler {
         for (name, build) in &self.externs {
             command.arg("--extern").arg(format!("{name}={}", build.display()));
         }
-        command.arg(file.strip_prefix(here).unwrap_or(file)).output().unwrap()
+        command.arg(file.strip_prefix(here).unwrap_or(file));
+        command
     }
 }
 

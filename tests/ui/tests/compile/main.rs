@@ -24,13 +24,13 @@ const WORKERS: usize = 2;
 
 #[test]
 fn accepted() {
-    let compiler = Compiler::find();
+    let compiler = Compiler::find("accepted");
     judge("pass", |file| compiler.run(file));
 }
 
 #[test]
 fn refused() {
-    let compiler = Compiler::find();
+    let compiler = Compiler::find("refused");
     let version = compiler.version();
     if !version.starts_with(PINNED) {
         // It is refused all the same, in whatever words.

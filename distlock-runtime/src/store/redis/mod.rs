@@ -58,7 +58,7 @@ impl RedisStore {
     /// Reads the URL; connects to nothing.
     pub(crate) fn open(url: &str, connect_timeout: Duration, response_timeout: Duration) -> Result<Self, StoreError> {
         let client = Client::open(connection_info(url)?).map_err(|error| bad_url(error.category()))?;
-        Ok(Self::on(Target::Server(client), connect_timeout, response_timeout))
+        Ok(Self::on(Target::Server(Box::new(client)), connect_timeout, response_timeout))
     }
 
     /// A store on one node; connects to nothing.

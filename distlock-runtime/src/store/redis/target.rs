@@ -6,7 +6,8 @@ use redis::{AsyncConnectionConfig, Client, RedisResult};
 /// Makes connections to one node.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    Server(Client),
+    // Boxed, for a client is much larger than a handle of streams.
+    Server(Box<Client>),
     #[cfg(feature = "testing")]
     Streams(streams::Streams),
 }

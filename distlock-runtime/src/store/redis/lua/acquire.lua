@@ -23,6 +23,21 @@
 -- Atomic as every script. A repeat for the holder's own token is granted again with the same fencing tokens, and the keys
 -- then live at least a full expiry from now. A free key goes to the first in line; whoever is not, joins the line.
 
+-- The common case first, and cheap: one key, and nothing there.
+if #KEYS == 5 and ARGV[4] == '1' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) == 0 then
+  -- As texts of 16 digits, in which microseconds are until the year 2286, two numbers compare like texts.
+  local time = redis.call('TIME')
+  local first = time[1] .. string.format('%06d', time[2])
+  local last = redis.pcall('SET', KEYS[5], first, 'GET')
+  if not last or (type(last) == 'string' and #last == 16 and last < first) then
+    redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. first .. ' ' .. ARGV[3] .. ' ' .. first, 'PX', ARGV[2])
+    return tonumber(first)
+  end
+  if type(last) == 'string' then
+    redis.call('SET', KEYS[5], last)
+  end
+end
+
 local COMPANIONS = 5
 
 -- How far ahead of the clock the counter may be, in microseconds, for tokens that may never be used: so much lower a server
@@ -32,24 +47,9 @@ local AHEAD = 1000000
 local token = ARGV[1]
 local keys = #KEYS / COMPANIONS
 
--- The common case is made cheap: nothing there, one question for it.
 local untouched = true
 for i = 1, #KEYS, COMPANIONS do
   untouched = untouched and redis.call('EXISTS', KEYS[i], KEYS[i + 1], KEYS[i + 3]) == 0
-end
-
-if untouched and keys == 1 and ARGV[4] == '1' then
-  -- As texts of 16 digits, in which microseconds are until the year 2286, two numbers compare like texts.
-  local time = redis.call('TIME')
-  local first = time[1] .. string.format('%06d', time[2])
-  local last = redis.pcall('SET', KEYS[5], first, 'GET')
-  if not last or (type(last) == 'string' and #last == 16 and last < first) then
-    redis.call('SET', KEYS[1], token .. ' ' .. first .. ' ' .. ARGV[3] .. ' ' .. first, 'PX', ARGV[2])
-    return tonumber(first)
-  end
-  if type(last) == 'string' then
-    redis.call('SET', KEYS[5], last)
-  end
 end
 
 -- The fencing tokens of the keys that the token has already.

@@ -39,12 +39,20 @@ if counter then
     redis.call('SET', KEYS[#KEYS], number + last / 3)
   end
 end
+-- Most have neither a line nor a burial: one question for all of them.
+local companions = {}
+for i = 1, last, 3 do
+  companions[#companions + 1] = KEYS[i + 1]
+  companions[#companions + 1] = KEYS[i + 2]
+end
+local is_plain = last > 0 and redis.call('EXISTS', unpack(companions)) == 0
 for i = 1, last, 3 do
   local fencing = 0
-  if redis.call('EXISTS', KEYS[i], KEYS[i + 1], KEYS[i + 2]) == 0 then
-    fencing, next = next, next + 1
-    local value = ARGV[i] .. string.format(' %.0f ', fencing) .. ARGV[i + 2] .. ' ' .. since
-    redis.call('SET', KEYS[i], value, 'PX', ARGV[i + 1])
+  if is_plain or redis.call('EXISTS', KEYS[i + 1], KEYS[i + 2]) == 0 then
+    local value = ARGV[i] .. string.format(' %.0f ', next) .. ARGV[i + 2] .. ' ' .. since
+    if redis.call('SET', KEYS[i], value, 'NX', 'PX', ARGV[i + 1]) then
+      fencing, next = next, next + 1
+    end
   end
   answer[#answer + 1] = fencing
 end

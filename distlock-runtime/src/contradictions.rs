@@ -18,9 +18,10 @@ pub(crate) fn find(all: &[Declaration], default_ttl: Duration, namespace: &str) 
     let mut first_of: BTreeMap<(&str, &str), Declaration> = BTreeMap::new();
     let mut literals = Vec::new();
     let mut patterns = Vec::new();
-    for declaration in all {
+    // Another manager may be another server.
+    for declaration in all.iter().filter(|of| !of.declared.own_manager) {
         let namespace = declaration.namespace().unwrap_or(namespace);
-        for template in declaration.declared.templates {
+        for template in declaration.declared.templates.iter().filter(|template| is_seen(template)) {
             match first_of.get(&(namespace, template.label)) {
                 Some(first) => found.extend(differ(first, declaration, template.label, default_ttl)),
                 None => {
@@ -105,6 +106,11 @@ fn resolved(settings: &Settings, default_ttl: Duration) -> [(&'static str, Strin
     ]
 }
 
+/// Whether its keys can be told from its pieces.
+fn is_seen(template: &Template) -> bool {
+    !template.pieces.contains(&Piece::Constant)
+}
+
 fn literal_text(piece: &Piece) -> &'static str {
     match piece {
         Piece::Literal(text) => text,
@@ -133,7 +139,7 @@ fn fits(pieces: &[Piece], separators: &str, key: &str) -> bool {
 
 fn may_stand(piece: Piece, separators: &str, c: char) -> bool {
     match piece {
-        Piece::Literal(_) => false,
+        Piece::Literal(_) | Piece::Constant => false,
         Piece::Text => !(separators.contains(c) || c == '{' || c == '}' || c.is_whitespace() || c.is_control()),
         Piece::Decimal => c.is_ascii_digit() || (c == '-' && !separators.contains('-')) || (c == '%' || c == 'D'),
         Piece::Number => c.is_ascii_alphanumeric(),
@@ -143,7 +149,7 @@ fn may_stand(piece: Piece, separators: &str, c: char) -> bool {
 
 fn is_value(piece: Piece, text: &str) -> bool {
     match piece {
-        Piece::Literal(_) => false,
+        Piece::Literal(_) | Piece::Constant => false,
         Piece::Text => escapes_are_whole(text),
         Piece::Decimal => {
             let digits = text.strip_prefix('-').or_else(|| text.strip_prefix("%2D")).unwrap_or(text);
@@ -178,6 +184,7 @@ mod tests {
             kind: Kind::Function,
             templates: vec![template].leak(),
             namespace: None,
+            own_manager: false,
             settings,
             computed: &[],
             options: &[],
@@ -224,6 +231,28 @@ mod tests {
         assert_eq!(found(&[computed(&order(1, Settings::INHERIT)), order(2, off)]).len(), 1);
         let hold = Settings { max_hold: Some(ms(60_000)), ..ttl };
         assert_eq!(found(&[computed(&order(1, Settings::INHERIT)), order(2, hold)]).len(), 1);
+    }
+
+    #[test]
+    fn a_constant_may_be_another_value_elsewhere() {
+        let ttl = |ttl| Settings { ttl: Some(ms(ttl)), ..Settings::INHERIT };
+        let of =
+            |line, settings| declared("{}:{}", vec![Piece::Constant, Piece::Literal(":"), Piece::Text], line, settings);
+        assert_eq!(found(&[of(1, ttl(5_000)), of(2, ttl(9_000))]), [""; 0]);
+        assert_eq!(found(&[of(1, ttl(5_000)), declared("x:y", vec![Piece::Literal("x:y")], 2, ttl(9_000))]), [""; 0]);
+    }
+
+    #[test]
+    fn another_manager_may_be_another_server() {
+        let ttl = |ttl| Settings { ttl: Some(ms(ttl)), ..Settings::INHERIT };
+        let elsewhere = |of: &Declaration| Declaration {
+            declared: Box::leak(Box::new(Declared { own_manager: true, ..*of.declared })),
+        };
+        assert_eq!(found(&[elsewhere(&order(1, ttl(5_000))), order(2, ttl(9_000))]), [""; 0]);
+        assert_eq!(found(&[order(1, ttl(5_000)), elsewhere(&order(2, ttl(9_000)))]), [""; 0]);
+        let literal = declared("order:7", vec![Piece::Literal("order:7")], 3, Settings::INHERIT);
+        assert_eq!(found(&[elsewhere(&literal), order(2, Settings::INHERIT)]), [""; 0]);
+        assert_eq!(found(&[literal, elsewhere(&order(2, Settings::INHERIT))]), [""; 0]);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Declared {
     pub templates: &'static [Template],
     /// Where its keys are, if not in the manager's namespace.
     pub namespace: Option<&'static str>,
+    /// Whether it says which manager it locks on.
+    pub own_manager: bool,
     /// What is known of its settings.
     pub settings: Settings,
     /// Settings whose value is known only when a call starts.
@@ -64,6 +66,8 @@ pub struct Template {
 pub enum Piece {
     /// Itself.
     Literal(&'static str),
+    /// One value, which the macro cannot see; the same words may mean another one elsewhere.
+    Constant,
     /// Any value.
     Text,
     /// Digits, for an integer in decimal.
@@ -243,7 +247,8 @@ pub fn declarations() -> Vec<Declaration> {
 ///
 /// Contradictory are two declarations whose keys can meet although they do not say the same: equal templates (with their
 /// placeholders blanked) in one namespace with another `ttl`, `renew`, `max_hold` or `min_hold`, and a key without
-/// placeholders that another template can make as well. What neither says counts as the built-in default. Building a
+/// placeholders that another template can make as well. What neither says counts as the built-in default. Templates with a constant in them,
+/// and functions that name a `manager` of their own, are not compared: their keys are elsewhere, or may be. Building a
 /// manager makes the same check with its own defaults.
 ///
 /// # Panics

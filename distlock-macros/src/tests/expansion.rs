@@ -39,8 +39,8 @@ fn a_function() {
                     [::distlock::__private::Piece::Literal("coupon:"),
                     ::distlock::__private::Piece::Text, ::distlock::__private::Piece::Literal(":"),
                     ::distlock::__private::Piece::Decimal] }], namespace :
-                    ::distlock::__private::core::option::Option::None, settings :
-                    ::distlock::__private::Settings { ttl :
+                    ::distlock::__private::core::option::Option::None, own_manager : false, settings
+                    : ::distlock::__private::Settings { ttl :
                     ::distlock::__private::core::option::Option::Some(::distlock::__private::Duration::from_millis(5000u64)),
                     .. ::distlock::__private::INHERIT }, computed : & [], options : & [("ttl",
                     "5s")], }
@@ -136,7 +136,7 @@ fn a_lease_and_closures() {
                     [::distlock::__private::Template { text : "k:{id:hash}", label : "k:{}",
                     separators : ":", pieces : & [::distlock::__private::Piece::Literal("k:"),
                     ::distlock::__private::Piece::Hash] }], namespace :
-                    ::distlock::__private::core::option::Option::None, settings :
+                    ::distlock::__private::core::option::Option::None, own_manager : true, settings :
                     ::distlock::__private::Settings { ttl :
                     ::distlock::__private::core::option::Option::Some(::distlock::__private::checked_ttl(TTL)),
                     wait :
@@ -250,7 +250,7 @@ fn a_job() {
                     __distlock_private::Kind::Function, templates : & [__distlock_private::Template {
                     text : "nightly", label : "nightly", separators : "", pieces : &
                     [__distlock_private::Piece::Literal("nightly")] }], namespace :
-                    __distlock_private::core::option::Option::None, settings :
+                    __distlock_private::core::option::Option::None, own_manager : false, settings :
                     __distlock_private::Settings { ..__distlock_private::INHERIT }, computed : &
                     ["ttl", "max_hold"], options : & [("ttl", "Self :: TTL"), ("max_hold", "limit"),
                     ("on_busy", "skip"), ("on_error", "skip"), ("on_lost", "finish")], }
@@ -349,9 +349,9 @@ fn a_method_of_async_trait() {
                         [::distlock::__private::Template { text : "save:{id}", label : "save:{}",
                         separators : ":", pieces : & [::distlock::__private::Piece::Literal("save:"),
                         ::distlock::__private::Piece::Decimal] }], namespace :
-                        ::distlock::__private::core::option::Option::None, settings :
-                        ::distlock::__private::Settings { .. ::distlock::__private::INHERIT },
-                        computed : & [], options : & [], }
+                        ::distlock::__private::core::option::Option::None, own_manager : false,
+                        settings : ::distlock::__private::Settings { ..
+                        ::distlock::__private::INHERIT }, computed : & [], options : & [], }
                     }
                     let __key = ::distlock::__private::KeyBuilder::new(":")
                         .literal("save:")

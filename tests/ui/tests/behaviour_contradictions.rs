@@ -42,6 +42,43 @@ struct OrderLock {
     id: u64,
 }
 
+/// One template with another prefix in each, and none of them makes `aa:nightly`.
+mod prefixes {
+    use super::*;
+
+    pub(crate) struct A;
+    pub(crate) struct B;
+
+    impl A {
+        const PREFIX: &str = "aa";
+
+        #[distributed_lock(key = "{Self::PREFIX}:{id}", ttl = "5s")]
+        pub(crate) async fn take(&self, id: &str) -> Result<(), LockError> {
+            Ok(())
+        }
+    }
+
+    const PREFIX: &str = "bb";
+
+    impl B {
+        #[distributed_lock(key = "{PREFIX}:{id}", ttl = "9s")]
+        pub(crate) async fn take(&self, id: &str) -> Result<(), LockError> {
+            Ok(())
+        }
+    }
+
+    #[distributed_lock(key = "aa:nightly", ttl = "7s")]
+    pub(crate) async fn nightly() -> Result<(), LockError> {
+        Ok(())
+    }
+}
+
+/// Perhaps on another server.
+#[distributed_lock(key = "order:{id}", ttl = "11s", manager = locks)]
+async fn elsewhere(locks: &LockManager, id: u64) -> Result<(), LockError> {
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_manager_names_both_places() {
     let refused = LockManager::builder().url("memory:").build().await.unwrap_err();
@@ -61,6 +98,10 @@ async fn a_manager_names_both_places() {
         nightly().await.unwrap();
         job("a").await.unwrap();
         weekly().await.unwrap();
+        prefixes::A.take("a").await.unwrap();
+        prefixes::B.take("a").await.unwrap();
+        prefixes::nightly().await.unwrap();
+        elsewhere(&locks, 1).await.unwrap();
     })
     .await;
     assert!(locks.lock(OrderLock { id: 1 }).acquire().await.is_ok());

@@ -6,37 +6,37 @@
 //! deliberately, and the lock is the type's.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use crate::error::{Config, LockError};
 use crate::registry::{Declaration, Declared, Piece, Template};
-use crate::settings::{Renew, Settings};
+use crate::settings::Renew;
 
 /// Every contradiction as a sentence that names both places.
 pub(crate) fn find(all: &[Declaration], default_ttl: Duration, namespace: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut first_of: BTreeMap<(&str, &str), Declaration> = BTreeMap::new();
-    let mut literals = Vec::new();
-    let mut patterns = Vec::new();
+    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
     // Another manager may be another server.
     for declaration in all.iter().filter(|of| !of.declared.own_manager) {
         let namespace = declaration.namespace().unwrap_or(namespace);
         for template in declaration.declared.templates.iter().filter(|template| is_seen(template)) {
-            match first_of.get(&(namespace, template.label)) {
-                Some(first) => found.extend(differ(first, declaration, template.label, default_ttl)),
-                None => {
-                    first_of.insert((namespace, template.label), *declaration);
-                    let is_literal = template.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)));
-                    let list = if is_literal { &mut literals } else { &mut patterns };
-                    list.push((namespace, template, declaration));
-                }
-            }
+            groups.entry((namespace, template.label)).or_default().add(template, *declaration, default_ttl);
         }
     }
-    for (namespace, literal, declaration) in &literals {
+    let mut found = Vec::new();
+    for ((_, label), group) in &groups {
+        for (at, (said, one)) in group.sayings.iter().enumerate() {
+            let others = &group.sayings[at + 1..];
+            found.extend(
+                others.iter().filter_map(|(other_said, other)| differ(label, (said, one), (other_said, other))),
+            );
+        }
+    }
+    let forms = || groups.iter().flat_map(|((of, _), group)| group.forms.iter().map(move |form| (of, form)));
+    for (namespace, (literal, declaration)) in forms().filter(|(_, (template, _))| is_literal(template)) {
         let key: String = literal.pieces.iter().map(literal_text).collect();
-        for (_, template, other) in patterns.iter().filter(|(of, ..)| of == namespace) {
-            if makes(template, &key) {
+        for (of, (template, other)) in forms() {
+            if of == namespace && !is_literal(template) && makes(template, &key) {
                 found.push(format!(
                     "the key `{key}` of {} can be made by `{}` of {} too; begin one of them with another word",
                     place(declaration),
@@ -47,6 +47,26 @@ pub(crate) fn find(all: &[Declaration], default_ttl: Duration, namespace: &str) 
         }
     }
     found
+}
+
+/// The declarations of one label in one namespace: the first of each that say the same.
+#[derive(Default)]
+struct Group {
+    sayings: Vec<(Said, Declaration)>,
+    /// Equal labels may have values of another form.
+    forms: Vec<(&'static Template, Declaration)>,
+}
+
+impl Group {
+    fn add(&mut self, template: &'static Template, declaration: Declaration, default_ttl: Duration) {
+        let said = said(declaration.declared, default_ttl);
+        if self.sayings.iter().all(|(known, _)| *known != said) {
+            self.sayings.push((said, declaration));
+        }
+        if self.forms.iter().all(|(known, _)| known.pieces != template.pieces) {
+            self.forms.push((template, declaration));
+        }
+    }
 }
 
 /// What is found as the error of a manager.
@@ -63,52 +83,81 @@ fn place(declaration: &Declaration) -> String {
     format!("`{}` at {}:{}", declaration.function(), declaration.file(), declaration.line())
 }
 
-/// The first setting in which two declarations of one template differ.
-fn differ(one: &Declaration, other: &Declaration, label: &str, default_ttl: Duration) -> Option<String> {
-    let said = |declaration: &Declaration| resolved(&declaration.declared.settings, default_ttl);
-    let both = [one, other];
-    // Renewal or none is known, however long the interval may be.
-    let is_off = both.iter().any(|of| matches!(of.declared.settings.renew, Some(Renew::Off)));
-    let is_known = |name: &str| {
-        let name_is_computed = both.iter().any(|of| of.declared.computed.contains(&name));
-        let goes_by_ttl = name == "renew" && !is_off && both.iter().any(|of| renews_by_computed_ttl(of));
-        !name_is_computed && !goes_by_ttl
+/// The settings that must agree, as they work out.
+type Said = [(&'static str, Value); 4];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    /// Only the call knows it.
+    Computed,
+    None,
+    Off,
+    /// Renewed, but only the call knows how often.
+    On,
+    Time(Duration),
+}
+
+impl Value {
+    fn contradicts(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Computed, _) | (_, Self::Computed) => false,
+            // Renewal or none is known, however long the interval may be.
+            (Self::On, Self::Time(_)) | (Self::Time(_), Self::On) => false,
+            (one, other) => one != other,
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Computed => f.write_str("computed"),
+            Self::None => f.write_str("none"),
+            Self::Off => f.write_str("off"),
+            Self::On => f.write_str("on"),
+            Self::Time(time) => write!(f, "{time:?}"),
+        }
+    }
+}
+
+fn said(declared: &Declared, default_ttl: Duration) -> Said {
+    let Declared { settings, computed, .. } = declared;
+    let is_computed = |name: &str| computed.contains(&name);
+    let ttl = settings.ttl.unwrap_or(default_ttl);
+    let renew = match settings.renew.unwrap_or_default() {
+        _ if is_computed("renew") => Value::Computed,
+        Renew::Off => Value::Off,
+        // Without an interval of its own, the renewal goes by the ttl.
+        Renew::Auto if is_computed("ttl") => Value::On,
+        Renew::Auto => Value::Time(ttl / 3),
+        Renew::Every(interval) => Value::Time(interval),
     };
-    let (of_one, of_other) = (said(one), said(other));
-    let ((name, a), (_, b)) = of_one.into_iter().zip(of_other).find(|((name, a), (_, b))| is_known(name) && a != b)?;
+    let time = |name, value: Option<Duration>| match value {
+        _ if is_computed(name) => (name, Value::Computed),
+        None => (name, Value::None),
+        Some(time) => (name, Value::Time(time)),
+    };
+    [time("ttl", Some(ttl)), ("renew", renew), time("max_hold", settings.max_hold), time("min_hold", settings.min_hold)]
+}
+
+/// The first setting in which two declarations of one template differ.
+fn differ(label: &str, one: (&Said, &Declaration), other: (&Said, &Declaration)) -> Option<String> {
+    let (name, a, b) =
+        one.0.iter().zip(other.0).find_map(|((name, a), (_, b))| a.contradicts(*b).then_some((name, a, b)))?;
     Some(format!(
         "`{label}` has `{name}` {a} in {} and {b} in {}; give both the same, or declare the lock once with `#[derive(LockKey)]`",
-        place(one),
-        place(other)
+        place(one.1),
+        place(other.1)
     ))
-}
-
-/// Without an interval of its own, the renewal goes by the ttl.
-fn renews_by_computed_ttl(declaration: &Declaration) -> bool {
-    let Declared { computed, settings, .. } = declaration.declared;
-    matches!(settings.renew, None | Some(Renew::Auto)) && computed.contains(&"ttl")
-}
-
-/// The settings that must agree, as they work out.
-fn resolved(settings: &Settings, default_ttl: Duration) -> [(&'static str, String); 4] {
-    let ttl = settings.ttl.unwrap_or(default_ttl);
-    let optional = |value: Option<Duration>| value.map_or_else(|| "none".to_owned(), |value| format!("{value:?}"));
-    let renew = match settings.renew.unwrap_or_default() {
-        Renew::Off => "off".to_owned(),
-        Renew::Auto => format!("{:?}", ttl / 3),
-        Renew::Every(interval) => format!("{interval:?}"),
-    };
-    [
-        ("ttl", format!("{ttl:?}")),
-        ("renew", renew),
-        ("max_hold", optional(settings.max_hold)),
-        ("min_hold", optional(settings.min_hold)),
-    ]
 }
 
 /// Whether its keys can be told from its pieces.
 fn is_seen(template: &Template) -> bool {
     !template.pieces.contains(&Piece::Constant)
+}
+
+fn is_literal(template: &Template) -> bool {
+    template.pieces.iter().all(|piece| matches!(piece, Piece::Literal(_)))
 }
 
 fn literal_text(piece: &Piece) -> &'static str {
@@ -170,6 +219,7 @@ mod tests {
     use super::*;
     use crate::declarations::Spec;
     use crate::registry::Kind;
+    use crate::settings::Settings;
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -231,6 +281,30 @@ mod tests {
         assert_eq!(found(&[computed(&order(1, Settings::INHERIT)), order(2, off)]).len(), 1);
         let hold = Settings { max_hold: Some(ms(60_000)), ..ttl };
         assert_eq!(found(&[computed(&order(1, Settings::INHERIT)), order(2, hold)]).len(), 1);
+    }
+
+    #[test]
+    fn every_two_are_compared_whatever_their_order() {
+        let ttl = |ttl| Settings { ttl: Some(ms(ttl)), ..Settings::INHERIT };
+        let a = order(1, Settings::INHERIT);
+        let a = Declaration { declared: Box::leak(Box::new(Declared { computed: &["ttl"], ..*a.declared })) };
+        let (b, c) = (order(2, ttl(5_000)), order(3, ttl(9_000)));
+        for all in [[a, b, c], [b, a, c], [c, b, a]] {
+            let all = found(&all);
+            assert!(all.len() == 1 && all[0].contains(":2") && all[0].contains(":3"), "{all:?}");
+        }
+        // Those that say the same are one.
+        assert_eq!(found(&[b, order(4, ttl(5_000)), c, order(5, ttl(9_000)), order(6, ttl(9_000))]).len(), 1);
+        assert_eq!(found(&[b, c, order(4, ttl(7_000))]).len(), 3);
+    }
+
+    #[test]
+    fn equal_labels_may_have_values_of_another_form() {
+        let number = declared("order:{}", vec![Piece::Literal("order:"), Piece::Decimal], 1, Settings::INHERIT);
+        let literal = declared("order:nightly", vec![Piece::Literal("order:nightly")], 3, Settings::INHERIT);
+        assert_eq!(found(&[number, literal]), [""; 0]);
+        let all = found(&[number, order(2, Settings::INHERIT), literal]);
+        assert!(all.len() == 1 && all[0].contains("src/shop.rs:2"), "{all:?}");
     }
 
     #[test]

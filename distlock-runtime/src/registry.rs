@@ -2,7 +2,7 @@
 //!
 //! The macros put each declaration into a link-time registry. That is done by constructors which run before `main`;
 //! targets without them (bare WebAssembly, for one) have an empty list. A function may stand twice in it, because other
-//! attributes may write it twice, so the list is taken once per place.
+//! attributes may write it twice, so the list has those once that are the same in all.
 
 use std::fmt;
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub enum Kind {
 }
 
 /// One key template, taken apart.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[doc(hidden)]
 pub struct Template {
     /// As it was written.
@@ -61,7 +61,7 @@ pub struct Template {
 }
 
 /// A piece of a template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[doc(hidden)]
 pub enum Piece {
     /// Itself.
@@ -191,11 +191,29 @@ impl Declaration {
         function.rsplit_once("::").unwrap_or(("", function))
     }
 
-    /// What tells declarations apart, in the order of the list.
-    fn place(&self) -> (&'static str, u32, u32, &'static str, &'static str) {
-        let Spec { file, line, column, function, template, .. } = self.declared.spec;
-        (file, line, column, function, template)
+    /// What tells declarations apart, in the order of the list: the place, and for those of one macro call what they
+    /// say.
+    fn identity(&self) -> impl Ord + use<> {
+        let Declared { spec, templates, namespace, own_manager, ref settings, computed, options, .. } = *self.declared;
+        let Spec { file, line, column, function, template, .. } = spec;
+        let place = (file, line, column, function, template);
+        (place, templates, namespace, own_manager, values(settings), computed, options)
     }
+}
+
+/// The settings as something that has an order.
+fn values(settings: &Settings) -> impl Ord + use<> {
+    let Settings { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, reentrant, disputed: _ } = *settings;
+    let wait = wait.map(|wait| match wait {
+        Wait::For(wait) => wait,
+        Wait::Forever => Duration::MAX,
+    });
+    let renew = renew.map(|renew| match renew {
+        Renew::Auto => (0, Duration::ZERO),
+        Renew::Off => (1, Duration::ZERO),
+        Renew::Every(interval) => (2, interval),
+    });
+    (ttl, wait, renew, max_hold, min_hold, after_ok, after_err, reentrant)
 }
 
 impl fmt::Debug for Declaration {
@@ -231,9 +249,14 @@ impl fmt::Display for Declaration {
 pub fn declarations() -> Vec<Declaration> {
     let mut all: Vec<Declaration> =
         inventory::iter::<Declared>.into_iter().map(|declared| Declaration { declared }).collect();
-    all.sort_by_key(Declaration::place);
-    all.dedup_by_key(|declaration| declaration.place());
+    once(&mut all);
     all
+}
+
+/// Sorts them, and leaves one of those that are the same.
+fn once(all: &mut Vec<Declaration>) {
+    all.sort_by_key(Declaration::identity);
+    all.dedup_by_key(|declaration| declaration.identity());
 }
 
 /// Panics with a list of all contradictions between the declarations of the program: for a test of one line.

@@ -73,6 +73,27 @@ mod prefixes {
     }
 }
 
+/// Two functions of one name and place, which differ in what the call of the macro gives them.
+mod made {
+    use super::*;
+
+    pub(crate) struct A;
+    pub(crate) struct B;
+
+    macro_rules! made {
+        ($($of:ident $ttl:literal)*) => {$(
+            impl $of {
+                #[distributed_lock(key = "twin:{id}", ttl = $ttl)]
+                pub(crate) async fn take(&self, id: u64) -> Result<(), LockError> {
+                    Ok(())
+                }
+            }
+        )*};
+    }
+
+    made!(A "5s" B "9s");
+}
+
 /// Perhaps on another server.
 #[distributed_lock(key = "order:{id}", ttl = "11s", manager = locks)]
 async fn elsewhere(locks: &LockManager, id: u64) -> Result<(), LockError> {
@@ -84,7 +105,7 @@ async fn a_manager_names_both_places() {
     let refused = LockManager::builder().url("memory:").build().await.unwrap_err();
     assert!(matches!(refused, LockError::Config(_)));
     let text = refused.to_string();
-    for part in ["`order:{}`", "`ttl` 5s", "9s", "::ship` at", "::cancel` at", "1 more"] {
+    for part in ["`order:{}`", "`ttl` 5s", "9s", "::ship` at", "::cancel` at", "2 more"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(!text.contains("OrderLock"), "{text}");
@@ -98,6 +119,8 @@ async fn a_manager_names_both_places() {
         nightly().await.unwrap();
         job("a").await.unwrap();
         weekly().await.unwrap();
+        made::A.take(1).await.unwrap();
+        made::B.take(1).await.unwrap();
         prefixes::A.take("a").await.unwrap();
         prefixes::B.take("a").await.unwrap();
         prefixes::nightly().await.unwrap();
@@ -111,7 +134,8 @@ async fn a_manager_names_both_places() {
 fn the_one_line_test_lists_all() {
     let panic = std::panic::catch_unwind(assert_declarations).unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
-    assert_eq!(text.lines().count(), 3, "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(text.contains("`twin:{}` has `ttl` 5s") || text.contains("`twin:{}` has `ttl` 9s"), "{text}");
     assert!(text.contains("the key `job:weekly`") && text.contains("::job` at"), "{text}");
     assert!(!text.contains("report:nightly"), "{text}");
 }

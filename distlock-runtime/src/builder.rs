@@ -150,8 +150,9 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Config` for settings that cannot work and for lock declarations of the program that contradict each other (see
-    /// [`assert_declarations`](crate::assert_declarations)), else those of [`LockManager::connect`].
+    /// `Config` for settings that cannot work, its own or those of the program's lock declarations, and for lock
+    /// declarations that contradict each other (see [`assert_declarations`](crate::assert_declarations)), else those of
+    /// [`LockManager::connect`].
     ///
     /// # Cancel safety
     ///
@@ -159,7 +160,7 @@ impl Builder {
     pub async fn build(self) -> Result<LockManager, LockError> {
         self.check()?;
         let namespace = Namespace::new(&self.namespace)?;
-        let (declarations, agree) = registry::check(self.defaults.ttl, &self.namespace);
+        let (declarations, agree) = registry::check(&self.defaults, &self.namespace);
         agree?;
         events::declarations(declarations);
         #[cfg(feature = "testing")]

@@ -4,6 +4,8 @@
 //! shorter ttl frees the key of the longer one's holder. And a key without placeholders that another template can make as
 //! well is one lock where two were meant. What a function says beside a typed lock is not compared: it names that
 //! deliberately, and the lock is the type's.
+//!
+//! Beside them, the declarations that contradict themselves: no call with such settings would get its lock.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +13,7 @@ use std::time::Duration;
 
 use crate::error::{Config, LockError};
 use crate::registry::{Declaration, Declared, Piece, Template};
-use crate::settings::Renew;
+use crate::settings::{Defaults, Renew};
 
 /// Every contradiction as a sentence that names both places.
 pub(crate) fn find(all: &[Declaration], default_ttl: Duration, namespace: &str) -> Vec<String> {
@@ -69,14 +71,38 @@ impl Group {
     }
 }
 
+/// The settings without which a plan is not known.
+const PLANNED: [&str; 6] = ["ttl", "renew", "max_hold", "min_hold", "after_ok", "after_err"];
+
+/// Every declaration whose own settings cannot work, as a sentence that names the place.
+pub(crate) fn unworkable(all: &[Declaration], defaults: &Defaults) -> Vec<String> {
+    let problem = |of: &Declaration| {
+        let Declared { settings, own_manager, .. } = of.declared;
+        let defaults = match own_manager {
+            false => *defaults,
+            // Its defaults are not known, nor its bounds.
+            true => Defaults { ttl: settings.ttl?, max_ttl: Duration::MAX, ..*defaults },
+        };
+        let error = if is_whole(of.declared) { settings.plan(&defaults).err()? } else { return None };
+        Some(format!("{}: {error}", place(of)))
+    };
+    all.iter().filter_map(problem).collect()
+}
+
+/// Whether its settings are all there: the key of a function may be a type, which has settings too.
+fn is_whole(declared: &Declared) -> bool {
+    let Declared { templates, computed, .. } = declared;
+    !templates.is_empty() && !PLANNED.iter().any(|name| computed.contains(name))
+}
+
 /// What is found as the error of a manager.
-pub(crate) fn refuse(found: &[String]) -> Result<(), LockError> {
+pub(crate) fn refuse(what: &str, found: &[String]) -> Result<(), LockError> {
     let Some(first) = found.first() else { return Ok(()) };
     let more = match found.len() - 1 {
         0 => String::new(),
         more => format!(" (and {more} more, which `distlock::assert_declarations()` lists)"),
     };
-    Err(Config::new(format!("two lock declarations contradict each other: {first}{more}")).into())
+    Err(Config::new(format!("{what}: {first}{more}")).into())
 }
 
 fn place(declaration: &Declaration) -> String {
@@ -219,7 +245,7 @@ mod tests {
     use super::*;
     use crate::declarations::Spec;
     use crate::registry::Kind;
-    use crate::settings::Settings;
+    use crate::settings::{Settings, Wait};
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -305,6 +331,39 @@ mod tests {
         assert_eq!(found(&[number, literal]), [""; 0]);
         let all = found(&[number, order(2, Settings::INHERIT), literal]);
         assert!(all.len() == 1 && all[0].contains("src/shop.rs:2"), "{all:?}");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_found() {
+        let defaults = Defaults {
+            ttl: ms(30_000),
+            wait: Wait::For(Duration::ZERO),
+            max_ttl: ms(60_000),
+            drift: 0.01,
+            grace: Duration::ZERO,
+        };
+        let found = |of: Declaration| unworkable(&[of], &defaults);
+        let with = |of: Declaration, change: fn(Declared) -> Declared| {
+            let same = Declared { computed: &[], ..*of.declared };
+            Declaration { declared: Box::leak(Box::new(change(same))) }
+        };
+        let short = Settings { max_hold: Some(ms(10_000)), ..Settings::INHERIT };
+        let all = found(order(7, short));
+        assert!(all.len() == 1 && all[0].contains("src/shop.rs:7") && all[0].contains("`max_hold` (10s)"), "{all:?}");
+        let ttl = Some(ms(5_000));
+        assert_eq!(found(order(1, Settings { ttl, ..short })), [""; 0]);
+        let often = Settings { ttl, renew: Some(Renew::Every(ms(4_000))), ..Settings::INHERIT };
+        assert_eq!(found(order(1, often)).len(), 1);
+        assert_eq!(found(order(1, Settings { ttl: Some(ms(90_000)), ..Settings::INHERIT })).len(), 1);
+        // What is not known may well work.
+        assert_eq!(found(with(order(1, short), |of| Declared { computed: &["ttl"], ..of })), [""; 0]);
+        assert_eq!(found(with(order(1, short), |of| Declared { computed: &["wait"], ..of })).len(), 1);
+        assert_eq!(found(with(order(1, short), |of| Declared { templates: &[], ..of })), [""; 0]);
+        // Another manager has other defaults.
+        assert_eq!(found(with(order(1, short), |of| Declared { own_manager: true, ..of })), [""; 0]);
+        assert_eq!(found(with(order(1, often), |of| Declared { own_manager: true, ..of })).len(), 1);
+        let long = order(1, Settings { ttl: Some(ms(90_000)), ..Settings::INHERIT });
+        assert_eq!(found(with(long, |of| Declared { own_manager: true, ..of })), [""; 0]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::grant::{End, Grant};
 use crate::key::{DEFAULT_NAMESPACE, Namespace};
 use crate::lock::Lock;
 use crate::registry;
-use crate::settings::{DEFAULT_TTL, Defaults};
+use crate::settings::Defaults;
 use crate::store::LockStore;
 use crate::store::memory::MemoryStore;
 use crate::watchdog::{Home, Watchdog};
@@ -99,13 +99,14 @@ impl LockManager {
     /// `LockManager::builder().url("memory:").build()`.
     #[must_use]
     pub fn in_memory() -> Self {
-        let (declarations, agree) = registry::check(DEFAULT_TTL, DEFAULT_NAMESPACE);
+        let settings = Builder::default();
+        let (declarations, agree) = registry::check(&settings.defaults, DEFAULT_NAMESPACE);
         events::declarations(declarations);
         // There is no server that other programs share, and nothing to return the error in.
         if let Err(error) = agree {
             events::declarations_contradict(&error);
         }
-        Self::assemble_in_memory(&Builder::default(), Namespace::default())
+        Self::assemble_in_memory(&settings, Namespace::default())
     }
 
     /// A manager with settings of its own.

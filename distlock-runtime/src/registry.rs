@@ -7,10 +7,11 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::builder::Builder;
 use crate::contradictions;
 use crate::declarations::Spec;
 use crate::error::LockError;
-use crate::settings::{DEFAULT_TTL, Renew, Settings, Wait};
+use crate::settings::{Defaults, Renew, Settings, Wait};
 
 /// A declaration as the macros write it.
 #[derive(Debug)]
@@ -259,7 +260,8 @@ fn once(all: &mut Vec<Declaration>) {
     all.dedup_by_key(|declaration| declaration.identity());
 }
 
-/// Panics with a list of all contradictions between the declarations of the program: for a test of one line.
+/// Panics with a list of all contradictions between the declarations of the program, and of all declarations that cannot
+/// work: for a test of one line.
 ///
 /// ```ignore
 /// #[test]
@@ -271,28 +273,40 @@ fn once(all: &mut Vec<Declaration>) {
 /// Contradictory are two declarations whose keys can meet although they do not say the same: equal templates (with their
 /// placeholders blanked) in one namespace with another `ttl`, `renew`, `max_hold` or `min_hold`, and a key without
 /// placeholders that another template can make as well. What neither says counts as the built-in default. Templates with a constant in them,
-/// and functions that name a `manager` of their own, are not compared: their keys are elsewhere, or may be. Building a
+/// and functions that name a `manager` of their own, are not compared: their keys are elsewhere, or may be.
+///
+/// A declaration cannot work if its settings exclude each other, as a `max_hold` shorter than the `ttl` does, also if
+/// constants hold them, or the set or the manager gives one of them. What only a call knows is checked when it starts. Building a
 /// manager makes the same check with its own defaults.
 ///
 /// # Panics
 ///
-/// If there is a contradiction, and on a target on which the declarations are not known.
+/// If there is such a declaration, and on a target on which the declarations are not known.
 pub fn assert_declarations() {
     if !ARE_KNOWN {
         panic!(
             "this target has no constructors before `main`, so the lock declarations are not known; run the test on another target"
         );
     }
-    let found = contradictions::find(&declarations(), DEFAULT_TTL, crate::key::DEFAULT_NAMESPACE);
-    assert!(found.is_empty(), "contradictory lock declarations:\n{}", found.join("\n"));
+    let all = declarations();
+    let defaults = Builder::default().defaults;
+    let unworkable = contradictions::unworkable(&all, &defaults);
+    let found = contradictions::find(&all, defaults.ttl, crate::key::DEFAULT_NAMESPACE);
+    let lists = [("lock declarations that cannot work", unworkable), ("contradictory lock declarations", found)];
+    let lists = lists.iter().filter(|(_, found)| !found.is_empty());
+    let text: Vec<String> = lists.map(|(what, found)| format!("{what}:\n{}", found.join("\n"))).collect();
+    assert!(text.is_empty(), "{}", text.join("\n"));
 }
 
 /// Whether this target runs the constructors that fill the list.
 pub(crate) const ARE_KNOWN: bool = cfg!(not(target_family = "wasm"));
 
 /// The check when a manager is built. Gives the number of declarations.
-pub(crate) fn check(default_ttl: Duration, namespace: &str) -> (usize, Result<(), LockError>) {
+pub(crate) fn check(defaults: &Defaults, namespace: &str) -> (usize, Result<(), LockError>) {
     let all = declarations();
-    let found = contradictions::find(&all, default_ttl, namespace);
-    (all.len(), contradictions::refuse(&found))
+    let unworkable = contradictions::unworkable(&all, defaults);
+    let found = contradictions::find(&all, defaults.ttl, namespace);
+    let agree = contradictions::refuse("a lock declaration cannot work", &unworkable)
+        .and_then(|()| contradictions::refuse("two lock declarations contradict each other", &found));
+    (all.len(), agree)
 }

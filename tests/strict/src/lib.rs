@@ -192,7 +192,7 @@ impl Store for Shop {
 
 lock_set! {
     /// The locks of this crate.
-    pub Locks { namespace = "strict", ttl = "15s" }
+    pub Locks { namespace = "strict", ttl = "5s" }
 }
 
 /// Where a cart is.

@@ -57,7 +57,8 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
         .into_iter()
         .map(|template| {
             let made = expansion.made(template);
-            quote_spanned!(Span::mixed_site()=> #made.map(#p::Keys::one))
+            // Not `#made.map`, for a block in front of a statement ends it.
+            quote_spanned!(Span::mixed_site()=> #p::core::result::Result::map(#made, #p::Keys::one))
         })
         .collect();
     let (settings, keys) = if set.is_empty() {

@@ -6,6 +6,7 @@
 
 mod attribute;
 mod declaration;
+mod deferred;
 mod diagnostics;
 mod duration;
 mod expand;

@@ -18,10 +18,15 @@ pub(crate) enum Lint {
     LiteralArgName,
     /// A parameter is a transaction that commits after the lock is released.
     OpenTransaction,
+    /// The function returns work that is done after the lock is released.
+    DeferredWork,
 }
 
-const NAMES: [(&str, Lint); 2] =
-    [("literal_arg_name", Lint::LiteralArgName), ("open_transaction", Lint::OpenTransaction)];
+const NAMES: [(&str, Lint); 3] = [
+    ("literal_arg_name", Lint::LiteralArgName),
+    ("open_transaction", Lint::OpenTransaction),
+    ("deferred_work", Lint::DeferredWork),
+];
 
 impl Lint {
     pub(crate) fn named(path: &Path, errors: &mut Errors) -> Option<Self> {

@@ -7,6 +7,7 @@ use syn::LitStr;
 use syn::ext::IdentExt;
 
 use crate::attribute::{After, Given, OnLost, Options, Refused, Renew, Time, Wait};
+use crate::deferred;
 use crate::diagnostics::{Errors, nearest};
 use crate::duration::show;
 use crate::free::first_use;
@@ -37,6 +38,9 @@ pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors)
     mapping(options, errors);
     if !options.allowed.contains(&Lint::OpenTransaction) {
         lints::open_transaction(function, errors);
+    }
+    if !options.allowed.contains(&Lint::DeferredWork) {
+        deferred::check(function, errors);
     }
 }
 

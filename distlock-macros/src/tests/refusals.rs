@@ -268,6 +268,40 @@ fn items_that_are_no_async_function_are_refused() {
 }
 
 #[test]
+fn work_that_is_done_later_is_found_anywhere_in_the_output() {
+    for output in [
+        "JoinHandle<u64>",
+        "tokio::task::JoinSet<u64>",
+        "Result<Vec<JoinHandle<u64>>, E>",
+        "Result<Sse<impl Stream<Item = u8>>, E>",
+        "(u64, JoinHandle<u64>)",
+        "R<JoinHandle<u64>>",
+        "R<Pin<Box<dyn Future<Output = u8> + Send>>>",
+        "R<[BoxFuture<'static, ()>; 2]>",
+        "R<&'static [LocalBoxStream<'static, ()>]>",
+        "impl Iterator<Item = JoinHandle<()>>",
+        "impl FnOnce() -> Pin<Box<dyn Future<Output = u8>>>",
+        "Box<dyn Fn() -> BoxFuture<'static, ()> + Send>",
+    ] {
+        let item = format!("async fn f() -> {output} {{ g() }}");
+        let found = errors("key = \"a\"", &item);
+        assert_eq!(found.len(), 1, "{output}: {found:?}");
+        assert!(found[0].contains("allow(deferred_work)"), "{found:?}");
+        assert_eq!(errors("key = \"a\", allow(deferred_work)", &item), [""; 0], "{output}");
+    }
+    for output in [
+        "PhantomData<fn() -> JoinHandle<u64>>",
+        "R<PhantomData<JoinHandle<u64>>>",
+        "R<fn() -> BoxFuture<'static, ()>>",
+        "Box<dyn Fn(JoinHandle<u64>) -> u32>",
+        "impl Iterator<Item = u8>",
+        "Futures<Stream, Future>",
+    ] {
+        assert_eq!(errors("key = \"a\"", &format!("async fn f() -> {output} {{ g() }}")), [""; 0], "{output}");
+    }
+}
+
+#[test]
 fn a_pattern_that_async_trait_moved_out_of_the_signature_is_named() {
     let item = "fn f<'async_trait>(__arg0: (u8, u8)) -> Pin<Box<dyn Future<Output = ()> + Send + 'async_trait>> { Box::pin(async move { let (a, b) = __arg0; }) }";
     let errors = errors("key = \"k:{a.x}\"", item);

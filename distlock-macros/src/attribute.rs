@@ -231,12 +231,16 @@ impl Options {
         let has_key = self.was_written("key");
         self.seen.push("key".to_owned());
         if source::is_typed(input) {
-            match source::typed(take_item(input)?) {
+            // Not up to the next comma, for one may stand between the arguments of the type.
+            match source::typed(input) {
                 Ok((place, _)) if has_key => {
                     errors.at(place, "the lock has its key already; write several typed locks as `[OneLock { .. }, OtherLock { .. }]`");
                 }
                 Ok((place, value)) => self.source = Some(Given { name: Ident::new("key", place), value }),
-                Err(error) => errors.at(error.span(), error),
+                Err(error) => {
+                    errors.at(error.span(), error);
+                    skip_item(input)?;
+                }
             }
         } else if let Ok(literal) = input.fork().parse::<LitStr>() {
             input.parse::<LitStr>()?;
@@ -358,15 +362,10 @@ fn starts_item(input: ParseStream<'_>) -> bool {
 
 /// Goes to the comma that ends the item, or to the end.
 fn skip_item(input: ParseStream<'_>) -> syn::Result<()> {
-    take_item(input).map(drop)
-}
-
-fn take_item(input: ParseStream<'_>) -> syn::Result<TokenStream> {
-    let mut tokens = TokenStream::new();
     while !input.is_empty() && !input.peek(Token![,]) {
-        tokens.extend([input.parse::<TokenTree>()?]);
+        input.parse::<TokenTree>()?;
     }
-    Ok(tokens)
+    Ok(())
 }
 
 /// A value for the message that asks for one.

@@ -184,22 +184,18 @@ pub(crate) fn is_typed(input: ParseStream<'_>) -> bool {
     fork.peek(Token![::]) || fork.peek(syn::token::Brace) || (starts_upper && !fork.peek(Token![=]))
 }
 
-/// Typed locks, with the place of the first one's name.
-pub(crate) fn typed(tokens: TokenStream) -> syn::Result<(Span, Source)> {
-    let parse = |input: ParseStream<'_>| {
-        let list = if input.peek(syn::token::Bracket) {
-            let TokenTree::Group(list) = input.parse()? else { return Err(input.error("expected typed locks")) };
-            let locks = Punctuated::<TypedLock, Token![,]>::parse_terminated.parse2(list.stream())?;
-            if locks.is_empty() {
-                return Err(syn::Error::new_spanned(list, "the list of locks is empty; name at least one"));
-            }
-            locks.into_iter().collect()
-        } else {
-            vec![input.parse::<TypedLock>()?]
-        };
-        if input.is_empty() { Ok(list) } else { Err(input.error("expected `,` between two options")) }
+/// Typed locks, with the place of the first one's name. What stands behind them is left.
+pub(crate) fn typed(input: ParseStream<'_>) -> syn::Result<(Span, Source)> {
+    let list: Vec<TypedLock> = if input.peek(syn::token::Bracket) {
+        let TokenTree::Group(list) = input.parse()? else { return Err(input.error("expected typed locks")) };
+        let locks = Punctuated::<TypedLock, Token![,]>::parse_terminated.parse2(list.stream())?;
+        if locks.is_empty() {
+            return Err(syn::Error::new_spanned(list, "the list of locks is empty; name at least one"));
+        }
+        locks.into_iter().collect()
+    } else {
+        vec![input.parse::<TypedLock>()?]
     };
-    let list: Vec<TypedLock> = parse.parse2(tokens)?;
     let place =
         list.first().and_then(|lock| lock.path.segments.last()).map_or_else(Span::call_site, |last| last.ident.span());
     Ok((place, Source::Typed(list)))

@@ -50,6 +50,10 @@ fn no_fault_is_reported_twice() {
         r#"key = "a", Order"#,
         r#"[]"#,
         r#"[Order "x"]"#,
+        r#"Order "x""#,
+        r#"Order { id } "x""#,
+        r#"Order { id } ttl = "5s""#,
+        r#"Pair::<u64, u64> "x""#,
         r#"key = "a", ttl = ,"#,
         r#"key = "a", ttl = +"#,
         r#"key = format!("a:{id}")"#,
@@ -91,6 +95,18 @@ fn no_fault_is_reported_twice() {
         r#"key = "a", on_lost = |_| (id, user.name, id)"#,
     ] {
         one(attribute);
+    }
+}
+
+#[test]
+fn a_typed_lock_may_have_several_arguments() {
+    for attribute in [
+        "Pair::<u64, String> { a, b }",
+        "Pair::<u64, String> { a, b }, ttl = \"5s\"",
+        "locks::Pair::<u64, String>",
+        "[Pair::<u64, String> { a, b }, Order { id }]",
+    ] {
+        assert_eq!(errors(attribute, FN), [""; 0], "{attribute}");
     }
 }
 

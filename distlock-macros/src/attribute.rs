@@ -10,7 +10,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprPath, Lit, LitStr, Pat, Path, Token};
 
-use crate::diagnostics::{Errors, nearest};
+use crate::diagnostics::Errors;
 use crate::lints::Lint;
 use crate::options;
 use crate::source::{self, Source};
@@ -153,14 +153,23 @@ impl Options {
         if !options::is_known(&text) {
             options::refuse(&name, errors);
             // A word that was meant to be the key stands where the key would.
-            self.seen.push(if nearest(&text, ["key", "keys"]).is_some() || text == "convert" || text == "name" {
-                "key".to_owned()
-            } else {
-                text
-            });
+            self.seen.push(if options::means_key(&text) { "key".to_owned() } else { text });
             return skip_item(input);
         }
         let is_typed = matches!(self.source, Some(Given { value: Source::Typed(_), .. }));
+        // `keys` stands for `key` too.
+        let is_excluded = match text.as_str() {
+            "key" => self.was_written("keys"),
+            "keys" => self.was_written("key") && !self.was_written("keys") && !is_typed,
+            _ => false,
+        };
+        if is_excluded {
+            errors.at(
+                name.span(),
+                "`keys` and `key` exclude each other; write all of them as `keys = [\"order:{order}\", \"user:{user}\"]`",
+            );
+            return skip_item(input);
+        }
         if self.was_written(&text) && text != "allow" && !is_typed {
             errors.at(name.span(), format!("option `{text}` is given twice; leave one out"));
             return skip_item(input);

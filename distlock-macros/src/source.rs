@@ -201,9 +201,26 @@ pub(crate) fn typed(input: ParseStream<'_>) -> syn::Result<(Span, Source)> {
     Ok((place, Source::Typed(list)))
 }
 
+/// A lock that is made by a call, which could be anything.
+fn called(path: &Path, arguments: &Group) -> syn::Error {
+    let is_type = |name: &Ident| name.to_string().starts_with(char::is_uppercase);
+    let name = path.segments.iter().rev().map(|segment| &segment.ident).find(|name| is_type(name));
+    let name = name.map_or_else(|| "OrderLock".to_owned(), Ident::to_string);
+    let call = format!("{}{}", path.to_token_stream().to_string().replace(' ', ""), arguments.to_token_stream());
+    let problem = format!(
+        "a typed lock is written with its fields, as in `{name} {{ id }}`; what a call makes is a computed key, `key = {call}, label = \"order\"`"
+    );
+    syn::Error::new_spanned(path, problem)
+}
+
 impl Parse for TypedLock {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let path = input.parse::<Path>()?;
+        if let Ok(TokenTree::Group(arguments)) = input.fork().parse::<TokenTree>()
+            && arguments.delimiter() == Delimiter::Parenthesis
+        {
+            return Err(called(&path, &arguments));
+        }
         let fields = match input.fork().parse::<TokenTree>() {
             Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
                 input.parse::<TokenTree>()?;

@@ -108,6 +108,29 @@ fn no_fault_is_reported_twice() {
 }
 
 #[test]
+fn text_of_a_computed_key_is_not_filled_in() {
+    for value in [r#"concat!("order:", "{id}")"#, r#"&"order:{id}""#, r#"("order:{id}")"#, r#"{ let k = "a:{id}"; k }"#]
+    {
+        for label in ["", ", label = \"order\""] {
+            let text = one(&format!("key = {value}{label}"));
+            assert!(text.contains("`{id}` is not filled in"), "{text}");
+        }
+        let allowed = format!("key = {value}, label = \"order\", allow(literal_arg_name)");
+        assert_eq!(errors(&allowed, FN), [""; 0], "{value}");
+    }
+    for value in [
+        r#"format!("order:{id}")"#,
+        r#"ORDER"#,
+        r#"concat!("order:", "{shop}")"#,
+        r#"["{shop}:", &user.name].concat()"#,
+        r#""order:{id}".replace("{id}", &id.to_string())"#,
+        r#"mine!("order:{id}")"#,
+    ] {
+        assert_eq!(errors(&format!("key = {value}, label = \"order\""), FN), [""; 0], "{value}");
+    }
+}
+
+#[test]
 fn a_typed_lock_may_have_several_arguments() {
     for attribute in [
         "Pair::<u64, String> { a, b }",

@@ -10,7 +10,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{Expr, ExprPath, Lit, LitStr, Pat, Path, Token};
 
-use crate::diagnostics::{Errors, nearest};
+use crate::diagnostics::Errors;
 use crate::lints::Lint;
 use crate::options;
 use crate::source::{self, Source};
@@ -153,14 +153,23 @@ impl Options {
         if !options::is_known(&text) {
             options::refuse(&name, errors);
             // A word that was meant to be the key stands where the key would.
-            self.seen.push(if nearest(&text, ["key", "keys"]).is_some() || text == "convert" || text == "name" {
-                "key".to_owned()
-            } else {
-                text
-            });
+            self.seen.push(if options::means_key(&text) { "key".to_owned() } else { text });
             return skip_item(input);
         }
         let is_typed = matches!(self.source, Some(Given { value: Source::Typed(_), .. }));
+        // `keys` stands for `key` too.
+        let is_excluded = match text.as_str() {
+            "key" => self.was_written("keys"),
+            "keys" => self.was_written("key") && !self.was_written("keys") && !is_typed,
+            _ => false,
+        };
+        if is_excluded {
+            errors.at(
+                name.span(),
+                "`keys` and `key` exclude each other; write all of them as `keys = [\"order:{order}\", \"user:{user}\"]`",
+            );
+            return skip_item(input);
+        }
         if self.was_written(&text) && text != "allow" && !is_typed {
             errors.at(name.span(), format!("option `{text}` is given twice; leave one out"));
             return skip_item(input);
@@ -231,12 +240,16 @@ impl Options {
         let has_key = self.was_written("key");
         self.seen.push("key".to_owned());
         if source::is_typed(input) {
-            match source::typed(take_item(input)?) {
+            // Not up to the next comma, for one may stand between the arguments of the type.
+            match source::typed(input) {
                 Ok((place, _)) if has_key => {
                     errors.at(place, "the lock has its key already; write several typed locks as `[OneLock { .. }, OtherLock { .. }]`");
                 }
                 Ok((place, value)) => self.source = Some(Given { name: Ident::new("key", place), value }),
-                Err(error) => errors.at(error.span(), error),
+                Err(error) => {
+                    errors.at(error.span(), error);
+                    skip_item(input)?;
+                }
             }
         } else if let Ok(literal) = input.fork().parse::<LitStr>() {
             input.parse::<LitStr>()?;
@@ -358,15 +371,10 @@ fn starts_item(input: ParseStream<'_>) -> bool {
 
 /// Goes to the comma that ends the item, or to the end.
 fn skip_item(input: ParseStream<'_>) -> syn::Result<()> {
-    take_item(input).map(drop)
-}
-
-fn take_item(input: ParseStream<'_>) -> syn::Result<TokenStream> {
-    let mut tokens = TokenStream::new();
     while !input.is_empty() && !input.peek(Token![,]) {
-        tokens.extend([input.parse::<TokenTree>()?]);
+        input.parse::<TokenTree>()?;
     }
-    Ok(tokens)
+    Ok(())
 }
 
 /// A value for the message that asks for one.

@@ -96,7 +96,7 @@ fn template_of(options: &Options, function: &Function, errors: &mut Errors) -> O
     }
 }
 
-/// The fields as what a template can name.
+/// The fields as what a template can name; a marker has no value that could stand in a key.
 fn fields(input: &DeriveInput, errors: &mut Errors) -> Vec<Binding> {
     let fields = match &input.data {
         Data::Struct(data) => &data.fields,
@@ -119,7 +119,8 @@ fn fields(input: &DeriveInput, errors: &mut Errors) -> Vec<Binding> {
             Vec::new()
         }
         Fields::Named(fields) => {
-            let named = fields.named.iter().filter_map(|field| Some((field.ident.clone()?, field.ty.clone())));
+            let values = fields.named.iter().filter(|field| !is_marker(&field.ty));
+            let named = values.filter_map(|field| Some((field.ident.clone()?, field.ty.clone())));
             named.map(|(ident, ty)| Binding { ident, cfgs: Vec::new(), ty: Some(ty) }).collect()
         }
     }

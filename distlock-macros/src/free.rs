@@ -104,7 +104,7 @@ fn free(name: &str, tokens: &[TokenTree], formatted: bool) -> Option<Span> {
 }
 
 /// The macro whose arguments these are.
-fn called_macro<'a>(before: &'a [TokenTree], arguments: &Group) -> Option<&'a Ident> {
+pub(crate) fn called_macro<'a>(before: &'a [TokenTree], arguments: &Group) -> Option<&'a Ident> {
     match before {
         [.., TokenTree::Ident(called), TokenTree::Punct(bang)]
             if bang.as_char() == '!' && arguments.delimiter() != Delimiter::None =>

@@ -62,7 +62,9 @@ pub(crate) fn read<'a>(options: &'a Options, function: &Function, errors: &mut E
     let form = match source {
         Source::Template(literal) => Form::One(template::parse(literal, &scope, errors)?),
         Source::Computed(value) => {
-            if !options.was_written("label") {
+            let is_allowed = options.allowed.contains(&Lint::LiteralArgName);
+            let is_template = !is_allowed && lints::placeholder_in_computed(value, &scope, errors);
+            if !is_template && !options.was_written("label") {
                 needs_label(value, errors);
             }
             Form::Computed(value)

@@ -6,6 +6,7 @@
 
 mod attribute;
 mod declaration;
+mod deferred;
 mod diagnostics;
 mod duration;
 mod expand;
@@ -54,8 +55,8 @@ pub fn distributed_lock(attribute: proc_macro::TokenStream, item: proc_macro::To
 /// ```
 ///
 /// Every field stands in the key, and every placeholder of the key is a field (or a constant), with `.field`,
-/// `.method(args)` and a format behind it as in [`macro@distributed_lock`]. Type parameters are key segments without
-/// borrows.
+/// `.method(args)` and a format behind it as in [`macro@distributed_lock`]. A `PhantomData` is left out. Type parameters are
+/// key segments without borrows.
 ///
 /// | option of `#[lock]` | value, default | meaning |
 /// | --- | --- | --- |

@@ -1,13 +1,16 @@
 //! Our own lints: what compiles and is most likely not what was meant. They are errors, because a macro cannot warn on a
 //! stable compiler, and each is silenced by `allow(NAME)`.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, Literal, TokenStream, TokenTree};
+use quote::ToTokens;
 use syn::ext::IdentExt;
-use syn::{FnArg, GenericArgument, Path, PathArguments, Type};
+use syn::{Expr, FnArg, GenericArgument, LitStr, Path, PathArguments, Type};
 
 use crate::diagnostics::{Errors, list, nearest};
+use crate::free::{called_macro, names_in};
 use crate::key::Scope;
 use crate::shape::{Function, argument_of, ungroup};
 use crate::template::Template;
@@ -18,10 +21,15 @@ pub(crate) enum Lint {
     LiteralArgName,
     /// A parameter is a transaction that commits after the lock is released.
     OpenTransaction,
+    /// The function returns work that is done after the lock is released.
+    DeferredWork,
 }
 
-const NAMES: [(&str, Lint); 2] =
-    [("literal_arg_name", Lint::LiteralArgName), ("open_transaction", Lint::OpenTransaction)];
+const NAMES: [(&str, Lint); 3] = [
+    ("literal_arg_name", Lint::LiteralArgName),
+    ("open_transaction", Lint::OpenTransaction),
+    ("deferred_work", Lint::DeferredWork),
+];
 
 impl Lint {
     pub(crate) fn named(path: &Path, errors: &mut Errors) -> Option<Self> {
@@ -156,6 +164,37 @@ fn is_like_a_key(ty: &Type) -> bool {
         }),
         _ => false,
     }
+}
+
+/// The placeholder of an argument in the text of a computed key, which nobody fills in; whether there was one.
+pub(crate) fn placeholder_in_computed(value: &Expr, scope: &Scope<'_>, errors: &mut Errors) -> bool {
+    let tokens = value.to_token_stream();
+    let mut called = BTreeSet::new();
+    names_in(&tokens, &mut called, &mut Vec::new());
+    // What is replaced is filled in.
+    if called.contains("replace") || called.contains("replacen") {
+        return false;
+    }
+    let Some((text, name)) = placeholder(&tokens, &scope.names()) else { return false };
+    errors.on(text, format!("`{{{name}}}` is not filled in where a key is computed, so it is the same for every call; write the whole key as a template in quotes, as in `key = \"order:{{{name}}}\"`, or add `allow(literal_arg_name)`"));
+    true
+}
+
+fn placeholder(tokens: &TokenStream, names: &[String]) -> Option<(Literal, String)> {
+    let tokens: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    tokens.iter().enumerate().find_map(|(at, token)| match token {
+        // Of macros only `concat!` leaves text as it is for certain.
+        TokenTree::Group(group) => match called_macro(&tokens[..at], group) {
+            Some(called) if called != "concat" => None,
+            _ => placeholder(&group.stream(), names),
+        },
+        TokenTree::Literal(literal) => {
+            let text = syn::parse2::<LitStr>(token.to_token_stream()).ok()?.value();
+            let name = names.iter().find(|name| text.contains(&format!("{{{name}}}")))?;
+            Some((literal.clone(), name.clone()))
+        }
+        TokenTree::Ident(_) | TokenTree::Punct(_) => None,
+    })
 }
 
 // ----- open_transaction -----

@@ -9,6 +9,7 @@ use syn::{
     Visibility, token,
 };
 
+use crate::deferred::deferred;
 use crate::diagnostics::Errors;
 
 pub(crate) struct Function {
@@ -124,10 +125,6 @@ pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> 
             }
         },
     };
-    if let Some(kind) = output.as_ref().and_then(deferred) {
-        errors.on(&output, format!("`#[distributed_lock]` would be released before the work of {kind} is done; await it in the function and return what it gives"));
-        return None;
-    }
     let mut bindings = Vec::new();
     let mut destructured_away = false;
     for argument in &raw.sig.inputs {
@@ -329,43 +326,6 @@ pub(crate) fn ungroup(mut ty: &Type) -> &Type {
             Type::Paren(paren) => ty = &paren.elem,
             _ => return ty,
         }
-    }
-}
-
-/// What a return type is that only promises the work, if it is one: the lock would be gone before the work is done.
-fn deferred(ty: &Type) -> Option<String> {
-    let is_promise = |name: &Ident| name == "Future" || name == "Stream";
-    match ungroup(ty) {
-        Type::ImplTrait(ty) => ty.bounds.iter().find_map(|bound| match bound {
-            TypeParamBound::Trait(bound) => bound
-                .path
-                .segments
-                .last()
-                .filter(|last| is_promise(&last.ident))
-                .map(|last| format!("an `impl {}`", last.ident)),
-            _ => None,
-        }),
-        Type::TraitObject(ty) => ty.bounds.iter().find_map(|bound| match bound {
-            TypeParamBound::Trait(bound) => bound
-                .path
-                .segments
-                .last()
-                .filter(|last| is_promise(&last.ident))
-                .map(|last| format!("a `dyn {}`", last.ident)),
-            _ => None,
-        }),
-        Type::Path(path) => {
-            let last = path.path.segments.last()?;
-            let name = last.ident.to_string();
-            match name.as_str() {
-                "JoinHandle" | "BoxFuture" | "LocalBoxFuture" | "BoxStream" | "LocalBoxStream" => {
-                    Some(format!("a `{name}`"))
-                }
-                "Pin" | "Box" | "Result" | "Option" => deferred(argument_of(ty, &name)?),
-                _ => None,
-            }
-        }
-        _ => None,
     }
 }
 

@@ -184,30 +184,43 @@ pub(crate) fn is_typed(input: ParseStream<'_>) -> bool {
     fork.peek(Token![::]) || fork.peek(syn::token::Brace) || (starts_upper && !fork.peek(Token![=]))
 }
 
-/// Typed locks, with the place of the first one's name.
-pub(crate) fn typed(tokens: TokenStream) -> syn::Result<(Span, Source)> {
-    let parse = |input: ParseStream<'_>| {
-        let list = if input.peek(syn::token::Bracket) {
-            let TokenTree::Group(list) = input.parse()? else { return Err(input.error("expected typed locks")) };
-            let locks = Punctuated::<TypedLock, Token![,]>::parse_terminated.parse2(list.stream())?;
-            if locks.is_empty() {
-                return Err(syn::Error::new_spanned(list, "the list of locks is empty; name at least one"));
-            }
-            locks.into_iter().collect()
-        } else {
-            vec![input.parse::<TypedLock>()?]
-        };
-        if input.is_empty() { Ok(list) } else { Err(input.error("expected `,` between two options")) }
+/// Typed locks, with the place of the first one's name. What stands behind them is left.
+pub(crate) fn typed(input: ParseStream<'_>) -> syn::Result<(Span, Source)> {
+    let list: Vec<TypedLock> = if input.peek(syn::token::Bracket) {
+        let TokenTree::Group(list) = input.parse()? else { return Err(input.error("expected typed locks")) };
+        let locks = Punctuated::<TypedLock, Token![,]>::parse_terminated.parse2(list.stream())?;
+        if locks.is_empty() {
+            return Err(syn::Error::new_spanned(list, "the list of locks is empty; name at least one"));
+        }
+        locks.into_iter().collect()
+    } else {
+        vec![input.parse::<TypedLock>()?]
     };
-    let list: Vec<TypedLock> = parse.parse2(tokens)?;
     let place =
         list.first().and_then(|lock| lock.path.segments.last()).map_or_else(Span::call_site, |last| last.ident.span());
     Ok((place, Source::Typed(list)))
 }
 
+/// A lock that is made by a call, which could be anything.
+fn called(path: &Path, arguments: &Group) -> syn::Error {
+    let is_type = |name: &Ident| name.to_string().starts_with(char::is_uppercase);
+    let name = path.segments.iter().rev().map(|segment| &segment.ident).find(|name| is_type(name));
+    let name = name.map_or_else(|| "OrderLock".to_owned(), Ident::to_string);
+    let call = format!("{}{}", path.to_token_stream().to_string().replace(' ', ""), arguments.to_token_stream());
+    let problem = format!(
+        "a typed lock is written with its fields, as in `{name} {{ id }}`; what a call makes is a computed key, `key = {call}, label = \"order\"`"
+    );
+    syn::Error::new_spanned(path, problem)
+}
+
 impl Parse for TypedLock {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let path = input.parse::<Path>()?;
+        if let Ok(TokenTree::Group(arguments)) = input.fork().parse::<TokenTree>()
+            && arguments.delimiter() == Delimiter::Parenthesis
+        {
+            return Err(called(&path, &arguments));
+        }
         let fields = match input.fork().parse::<TokenTree>() {
             Ok(TokenTree::Group(group)) if group.delimiter() == Delimiter::Brace => {
                 input.parse::<TokenTree>()?;

@@ -7,6 +7,7 @@ use syn::LitStr;
 use syn::ext::IdentExt;
 
 use crate::attribute::{After, Given, OnLost, Options, Refused, Renew, Time, Wait};
+use crate::deferred;
 use crate::diagnostics::{Errors, nearest};
 use crate::duration::show;
 use crate::free::first_use;
@@ -37,6 +38,9 @@ pub(crate) fn check(options: &Options, function: &Function, errors: &mut Errors)
     mapping(options, errors);
     if !options.allowed.contains(&Lint::OpenTransaction) {
         lints::open_transaction(function, errors);
+    }
+    if !options.allowed.contains(&Lint::DeferredWork) {
+        deferred::check(function, errors);
     }
 }
 
@@ -77,14 +81,13 @@ fn renewal(options: &Options, inherits: bool, errors: &mut Errors) {
     let ttl = literal(options.ttl.as_ref()).map(|(ttl, _)| ttl);
     match &options.renew {
         Some(Given { name, value: Renew::Off }) => {
-            if !options.was_written("ttl") && !inherits {
-                errors.at(name.span(), "`renew = off` needs a `ttl`; without renewal it is the longest time the body has, as in `ttl = \"30s\"`");
-            }
             if let Some(max_hold) = &options.max_hold {
                 errors.at(
                     max_hold.name.span(),
                     "`max_hold` contradicts `renew = off`; without renewal `ttl` is the longest time the lease is held",
                 );
+            } else if !options.was_written("ttl") && !inherits {
+                errors.at(name.span(), "`renew = off` needs a `ttl`; without renewal it is the longest time the body has, as in `ttl = \"30s\"`");
             }
         }
         Some(Given { value: Renew::Every(Time::Literal(interval, text)), .. }) => {

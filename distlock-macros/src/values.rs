@@ -118,6 +118,12 @@ pub(crate) fn after(option: &str, value: Expr, errors: &mut Errors) -> Option<Af
                 }
             }
         }
+        Expr::Call(call)
+            if word(&call.func).is_some_and(|given| nearest(&given.to_lowercase(), ["keep"]).is_some()) =>
+        {
+            errors.on(call.func, format!("`{option}` takes `release` or {KEEP}; did you mean `keep`?"));
+            None
+        }
         value => match word(&value).as_deref() {
             Some("release") => Some(After::Release),
             Some("keep") => {
@@ -162,7 +168,7 @@ pub(crate) fn choose<T>(option: &str, value: &Expr, words: &[&str], more: &str, 
     if is_quoted(option, value, words, errors) {
         return None;
     }
-    let near = word(value).and_then(|given| nearest(&given, words.iter().copied()));
+    let near = word(value).and_then(|given| nearest(&given.to_lowercase(), words.iter().copied()));
     let mut choice: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     choice.extend((!more.is_empty()).then(|| more.to_owned()));
     let last = choice.pop().unwrap_or_default();

@@ -57,7 +57,8 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
         .into_iter()
         .map(|template| {
             let made = expansion.made(template);
-            quote_spanned!(Span::mixed_site()=> #made.map(#p::Keys::one))
+            // Not `#made.map`, for a block in front of a statement ends it.
+            quote_spanned!(Span::mixed_site()=> #p::core::result::Result::map(#made, #p::Keys::one))
         })
         .collect();
     let (settings, keys) = if set.is_empty() {
@@ -68,7 +69,11 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
             quote_spanned!(Span::mixed_site()=> #p::in_set(#keys, <#set as #p::LockSet>::NAMESPACE)),
         )
     };
-    let fields = function.bindings.iter().map(|field| &field.ident);
+    let mut fields: Vec<TokenStream> = function.bindings.iter().map(|field| field.ident.to_token_stream()).collect();
+    // Markers are not named.
+    if matches!(&input.data, syn::Data::Struct(data) if data.fields.len() > fields.len()) {
+        fields.push(quote_spanned!(Span::mixed_site()=> ..));
+    }
     let has_lifetime = input.generics.lifetimes().next().is_some();
     let (proof, named, identity) = match witness {
         _ if !has_lifetime => {

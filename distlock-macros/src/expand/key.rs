@@ -1,7 +1,7 @@
 //! The key of the call, an owned value made from references before anything else happens.
 
-use proc_macro2::{Delimiter, Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use proc_macro2::{Delimiter, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned;
 
@@ -135,30 +135,48 @@ impl Expansion<'_> {
         }
     }
 
-    /// The key of one template.
+    /// The key of one template. What calls something may make a guard, such as that of a mutex, which in one statement
+    /// with the next value would still be there when that one asks for its own: each such value has a statement to itself.
     pub(super) fn made(&self, template: &Template) -> TokenStream {
         let p = &self.private;
         let separators = &template.separators;
+        let builder = own("__builder");
+        let mut statements = TokenStream::new();
         let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators));
         for part in &template.parts {
-            chain.extend(match part {
-                Part::Literal(text) => quote_spanned!(Span::mixed_site()=> .literal(#text)),
-                Part::Value(placeholder) if placeholder.tokens.is_empty() => TokenStream::new(),
-                Part::Value(placeholder) => {
-                    let (source, tokens) = (&placeholder.source, &placeholder.tokens);
-                    let span = Span::mixed_site().located_at(placeholder.span);
-                    match placeholder.spec {
-                        Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens)),
-                        Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens)),
-                        Spec::Integer(format) => {
-                            let format = self.integer_format(format);
-                            quote_spanned!(span=> .integer(#source, &#tokens, #format))
-                        }
-                    }
+            let value = match part {
+                Part::Literal(text) => {
+                    chain.extend(quote_spanned!(Span::mixed_site()=> .literal(#text)));
+                    continue;
                 }
-            });
+                Part::Value(placeholder) if placeholder.tokens.is_empty() => continue,
+                Part::Value(placeholder) => placeholder,
+            };
+            let (source, tokens) = (&value.source, &value.tokens);
+            let span = Span::mixed_site().located_at(value.span);
+            let method = match value.spec {
+                Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens)),
+                Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens)),
+                Spec::Integer(format) => {
+                    let format = self.integer_format(format);
+                    quote_spanned!(span=> .integer(#source, &#tokens, #format))
+                }
+            };
+            if calls(tokens) {
+                statements.extend(quote_spanned! {Span::mixed_site()=>
+                    let #builder = #chain;
+                    let #builder = #builder #method;
+                });
+                chain = builder.to_token_stream();
+            } else {
+                chain.extend(method);
+            }
         }
-        quote_spanned!(Span::mixed_site()=> #chain.finish())
+        if statements.is_empty() {
+            quote_spanned!(Span::mixed_site()=> #chain.finish())
+        } else {
+            quote_spanned!(Span::mixed_site()=> { #statements #chain.finish() })
+        }
     }
 
     fn integer_format(&self, Integer { prefix, width, radix }: Integer) -> TokenStream {
@@ -175,6 +193,14 @@ impl Expansion<'_> {
         );
         quote_spanned!(Span::mixed_site()=> #p::IntegerFormat { radix: #p::Radix::#radix, width: #width, prefix: #prefix })
     }
+}
+
+/// Whether something is called in the tokens.
+fn calls(tokens: &TokenStream) -> bool {
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Parenthesis || calls(&group.stream()),
+        TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }
 
 /// Whether the expression names a place, which to use by value would be to move out of.

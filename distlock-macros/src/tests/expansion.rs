@@ -412,6 +412,21 @@ fn a_method_of_async_trait() {
 }
 
 #[test]
+fn a_value_that_is_called_for_has_a_statement_of_its_own() {
+    let expanded =
+        expand(r#"key = "a:{id}:{m.lock().0}:{id}:{m.lock().1:02}""#, "async fn f(id: u8, m: &M) {}").to_string();
+    let key = without_blanks(expanded.split("let __key = ").nth(1).unwrap().split("let __settings").next().unwrap());
+    let expected = r#"{
+        let __builder = p::KeyBuilder::new(":").literal("a:").value("id", &id).literal(":");
+        let __builder = __builder.value("m.lock().0", &m.lock().0);
+        let __builder = __builder.literal(":").value("id", &id).literal(":");
+        let __builder = __builder.integer("m.lock().1", &m.lock().1, p::IntegerFormat { radix: p::Radix::Decimal, width: 2usize, prefix: false });
+        __builder.finish()
+    };"#;
+    assert_eq!(key, without_blanks(&expected.replace("p::", "::distlock::__private::")));
+}
+
+#[test]
 fn the_signature_and_the_attributes_stay() {
     let item = "#[must_use] #[doc = \"x\"] pub(in crate::a) default async unsafe extern \"C\" fn r#type<'a, T: ?Sized, const N: usize>(mut self: Box<Self>, #[cfg(x)] a: &'a T) -> Result<(), E> where T: 'a";
     let expanded = without_blanks(&expand("key = \"k\"", &format!("{item} {{}}")).to_string());

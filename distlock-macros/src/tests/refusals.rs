@@ -50,6 +50,19 @@ fn no_fault_is_reported_twice() {
         r#"key = "a", Order"#,
         r#"[]"#,
         r#"[Order "x"]"#,
+        r#"Order(id)"#,
+        r#"Order::new(id), ttl = "5s""#,
+        r#"[Order(id), User { id }]"#,
+        r#"lock = "a:{id}""#,
+        r#"KEY = "a:{id}""#,
+        r#"key = "a", TTL = "5s""#,
+        r#"key = "a", after_ok = Keep("24h")"#,
+        r#"key = "a", renew = off, max_hold = "5s""#,
+        r#"key = "a", on_busy = Skip"#,
+        r#"Order "x""#,
+        r#"Order { id } "x""#,
+        r#"Order { id } ttl = "5s""#,
+        r#"Pair::<u64, u64> "x""#,
         r#"key = "a", ttl = ,"#,
         r#"key = "a", ttl = +"#,
         r#"key = format!("a:{id}")"#,
@@ -95,8 +108,55 @@ fn no_fault_is_reported_twice() {
 }
 
 #[test]
+fn text_of_a_computed_key_is_not_filled_in() {
+    for value in [r#"concat!("order:", "{id}")"#, r#"&"order:{id}""#, r#"("order:{id}")"#, r#"{ let k = "a:{id}"; k }"#]
+    {
+        for label in ["", ", label = \"order\""] {
+            let text = one(&format!("key = {value}{label}"));
+            assert!(text.contains("`{id}` is not filled in"), "{text}");
+        }
+        let allowed = format!("key = {value}, label = \"order\", allow(literal_arg_name)");
+        assert_eq!(errors(&allowed, FN), [""; 0], "{value}");
+    }
+    for value in [
+        r#"format!("order:{id}")"#,
+        r#"ORDER"#,
+        r#"concat!("order:", "{shop}")"#,
+        r#"["{shop}:", &user.name].concat()"#,
+        r#""order:{id}".replace("{id}", &id.to_string())"#,
+        r#"mine!("order:{id}")"#,
+    ] {
+        assert_eq!(errors(&format!("key = {value}, label = \"order\""), FN), [""; 0], "{value}");
+    }
+}
+
+#[test]
+fn a_typed_lock_may_have_several_arguments() {
+    for attribute in [
+        "Pair::<u64, String> { a, b }",
+        "Pair::<u64, String> { a, b }, ttl = \"5s\"",
+        "locks::Pair::<u64, String>",
+        "[Pair::<u64, String> { a, b }, Order { id }]",
+    ] {
+        assert_eq!(errors(attribute, FN), [""; 0], "{attribute}");
+    }
+}
+
+#[test]
 fn messages_say_what_to_write() {
     for (attribute, advice) in [
+        (r#"keys = ["a"], key = "b""#, "`keys` and `key` exclude each other"),
+        (r#"key = "b", keys = ["a"]"#, "`keys` and `key` exclude each other"),
+        (r#"key = "b", key = "a""#, "option `key` is given twice"),
+        (r#"keys = ["b"], keys = ["a"]"#, "option `keys` is given twice"),
+        (r#"lock = "a:{id}""#, "unknown option `lock`; did you mean `key`?"),
+        (r#"key = "a", TTL = "5s""#, "did you mean `ttl`?"),
+        (r#"key = "a", onBusy = skip"#, "did you mean `on_busy`?"),
+        (r#"key = "a", after_ok = Keep("24h")"#, "did you mean `keep`?"),
+        (r#"key = "a", on_busy = Skip"#, "did you mean `skip`?"),
+        (r#"Order(id)"#, "as in `Order { id }`"),
+        (r#"locks::Order::new(id)"#, r#"`key = locks::Order::new(id), label = "order"`"#),
+        (r#"key = "a", renew = off, max_hold = "5s""#, "`max_hold` contradicts `renew = off`"),
         (r#"key: "a""#, "write `=` instead of `:`"),
         (r#"key = keys::NIGHTLY"#, r#"write `key = "{keys::NIGHTLY}"`"#),
         (r#"key = user.id"#, r#"write `key = "{user.id}"`"#),
@@ -264,6 +324,40 @@ fn items_that_are_no_async_function_are_refused() {
     ] {
         let errors = errors("key = \"a\"", item);
         assert_eq!(errors.len(), 1, "{item}: {errors:?}");
+    }
+}
+
+#[test]
+fn work_that_is_done_later_is_found_anywhere_in_the_output() {
+    for output in [
+        "JoinHandle<u64>",
+        "tokio::task::JoinSet<u64>",
+        "Result<Vec<JoinHandle<u64>>, E>",
+        "Result<Sse<impl Stream<Item = u8>>, E>",
+        "(u64, JoinHandle<u64>)",
+        "R<JoinHandle<u64>>",
+        "R<Pin<Box<dyn Future<Output = u8> + Send>>>",
+        "R<[BoxFuture<'static, ()>; 2]>",
+        "R<&'static [LocalBoxStream<'static, ()>]>",
+        "impl Iterator<Item = JoinHandle<()>>",
+        "impl FnOnce() -> Pin<Box<dyn Future<Output = u8>>>",
+        "Box<dyn Fn() -> BoxFuture<'static, ()> + Send>",
+    ] {
+        let item = format!("async fn f() -> {output} {{ g() }}");
+        let found = errors("key = \"a\"", &item);
+        assert_eq!(found.len(), 1, "{output}: {found:?}");
+        assert!(found[0].contains("allow(deferred_work)"), "{found:?}");
+        assert_eq!(errors("key = \"a\", allow(deferred_work)", &item), [""; 0], "{output}");
+    }
+    for output in [
+        "PhantomData<fn() -> JoinHandle<u64>>",
+        "R<PhantomData<JoinHandle<u64>>>",
+        "R<fn() -> BoxFuture<'static, ()>>",
+        "Box<dyn Fn(JoinHandle<u64>) -> u32>",
+        "impl Iterator<Item = u8>",
+        "Futures<Stream, Future>",
+    ] {
+        assert_eq!(errors("key = \"a\"", &format!("async fn f() -> {output} {{ g() }}")), [""; 0], "{output}");
     }
 }
 

@@ -122,6 +122,16 @@ async fn alias_of_a_skip() -> Maybe<u8> {
     Ok(Some(1))
 }
 
+#[distributed_lock(key = "later", allow(deferred_work))]
+async fn work_that_needs_no_lock() -> Answer<Vec<tokio::task::JoinHandle<()>>> {
+    Ok(vec![tokio::spawn(async {})])
+}
+
+#[distributed_lock(key = "marker")]
+async fn marker_of_work() -> Answer<std::marker::PhantomData<fn() -> tokio::task::JoinHandle<()>>> {
+    Ok(std::marker::PhantomData)
+}
+
 type Maybe<T> = Result<Option<T>, AppError>;
 
 fn main() {}

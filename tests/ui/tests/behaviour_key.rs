@@ -1,9 +1,10 @@
 //! Which key an annotated function locks.
 
+use std::cell::RefCell;
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use distlock::{LockError, LockManager, distributed_lock, scope};
+use distlock::{LockError, LockKey, LockManager, distributed_lock, scope};
 
 struct User {
     id: u64,
@@ -11,6 +12,27 @@ struct User {
 }
 
 const REGION: &str = "eu";
+
+#[distributed_lock(key = "both:{pair.borrow_mut().0}:{pair.borrow_mut().1:hash}:{pair.borrow_mut().0:02}", lease = lease)]
+async fn guards(pair: &RefCell<(u8, &str)>) -> Result<String, LockError> {
+    Ok(lease.key().to_owned())
+}
+
+#[distributed_lock(keys = ["a:{pair.lock().unwrap().0}", "b:{pair.lock().unwrap().1}"], lease = lease)]
+async fn guards_of_several(pair: &Mutex<(u8, u8)>) -> Result<usize, LockError> {
+    Ok(lease.keys().count())
+}
+
+#[distributed_lock(keys(for at in [0, 1] => "{at}:{pair.borrow_mut()[at]}:{pair.borrow_mut()[1 - at]}"), lease = lease)]
+async fn guards_of_a_loop(pair: &RefCell<[u8; 2]>) -> Result<usize, LockError> {
+    Ok(lease.keys().count())
+}
+
+#[derive(LockKey)]
+#[lock(key = "both:{pair.borrow_mut().0}:{pair.borrow_mut().1}")]
+struct GuardsOfADeclaration {
+    pair: RefCell<(u8, u8)>,
+}
 
 #[distributed_lock(key = "coupon:{campaign}:{user.id:06}:{user.email:hash}:{REGION}", lease = lease)]
 async fn fields(campaign: &str, user: &User) -> Result<String, LockError> {
@@ -74,6 +96,17 @@ async fn templates_print_what_they_say() {
     assert_eq!(locked(expressions(" ab ", [1, 255, 3], 2)).await.unwrap(), "n:2:0xff:3");
     assert_eq!(locked(of_a_static(1)).await.unwrap(), "us:1");
     assert_eq!(locked(raw("kind".into(), NonZero::<u8>::MIN)).await.unwrap(), "kind:1");
+}
+
+/// A guard that lived on would panic in the `RefCell` and wait for itself in the `Mutex`.
+#[tokio::test]
+async fn what_one_value_is_read_through_is_gone_before_the_next() {
+    assert_eq!(locked(guards(&RefCell::new((7, "abc")))).await.unwrap(), "both:7:ba7816bf8f01cfea414140de5dae2223:07");
+    assert_eq!(locked(guards_of_several(&Mutex::new((7, 8)))).await.unwrap(), 2);
+    assert_eq!(locked(guards_of_a_loop(&RefCell::new([7, 8]))).await.unwrap(), 2);
+    let lock = GuardsOfADeclaration { pair: RefCell::new((7, 8)) };
+    let guard = LockManager::in_memory().lock(lock).acquire().await.unwrap();
+    assert_eq!(guard.key(), "both:7:8");
 }
 
 #[tokio::test]

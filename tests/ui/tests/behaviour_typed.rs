@@ -134,8 +134,44 @@ async fn a_borrowing_declaration_has_a_witness_of_its_own() {
     assert!(tokio::spawn(async move { mail.is_held() }).await.unwrap());
 }
 
+#[derive(LockKey, Clone)]
+#[lock(key = "two:{left}:{right}")]
+struct TwoLock<L, R> {
+    left: L,
+    right: R,
+}
+
+#[derive(LockKey)]
+#[lock(key = "marked:{id}")]
+struct MarkedLock<T> {
+    id: u64,
+    of: PhantomData<T>,
+}
+
+#[derive(LockKey)]
+#[lock(key = "marked")]
+struct OnlyMarkedLock {
+    of: std::marker::PhantomData<fn() -> u8>,
+}
+
+#[distributed_lock(TwoLock::<u64, String> { left: *left, right: right.clone() }, lease = lease)]
+async fn two_arguments_of_a_type(left: &u64, right: String) -> Result<String, LockError> {
+    Ok(format!("{} {right}", lease.key()))
+}
+
+#[distributed_lock(key = lock.clone(), label = "two", lease = lease)]
+async fn declared_argument(lock: TwoLock<u8, u8>) -> Result<String, LockError> {
+    Ok(format!("{} {}", lease.key(), lock.left + lock.right))
+}
+
 #[tokio::test]
 async fn generics_and_segments_stand_in_keys() {
+    let locked = scope(LockManager::in_memory(), two_arguments_of_a_type(&1, "b".to_owned()));
+    assert_eq!(locked.await.unwrap(), "two:1:b b");
+    let locked = scope(LockManager::in_memory(), declared_argument(TwoLock { left: 1, right: 2 }));
+    assert_eq!(locked.await.unwrap(), "two:1:2 3");
+    assert_eq!(key_of(MarkedLock::<u16> { id: 1, of: PhantomData }).await, "marked:1");
+    assert_eq!(key_of(OnlyMarkedLock { of: PhantomData }).await, "marked");
     let r#type = Kind { value: 9, of: PhantomData::<u16> };
     assert_eq!(key_of(PairLock::<u16, 3> { left: 1, right: 2, r#type }).await, "pair:1-2:9");
     assert_eq!(key_of(OrderLock { region: Region::Us, id: OrderId(7) }).await, "order:Us:0007:7");

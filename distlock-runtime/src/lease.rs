@@ -81,7 +81,7 @@ impl<L> Lease<L> {
     ///
     /// A declaration that is not among them, or is there twice, does not build; `cargo check` does not see that yet.
     ///
-    /// ```ignore
+    /// ```text
     /// #[distributed_lock([Account { id: from }, Shop { id: shop }], lease = lease)]
     /// async fn refund(from: u64, shop: u32) -> Result<(), LockError> {
     ///     debit(lease.part::<Account>()).await;

@@ -239,7 +239,7 @@ impl fmt::Display for Declaration {
 /// Every lock declaration of every crate that the program is made of: types with `#[derive(LockKey)]` and functions with
 /// `#[distributed_lock]`, sorted by place.
 ///
-/// ```ignore
+/// ```text
 /// for declaration in distlock::declarations() {
 ///     println!("{declaration}: ttl {:?}", declaration.ttl());
 /// }
@@ -263,7 +263,7 @@ fn once(all: &mut Vec<Declaration>) {
 /// Panics with a list of all contradictions between the declarations of the program, and of all declarations that cannot
 /// work: for a test of one line.
 ///
-/// ```ignore
+/// ```text
 /// #[test]
 /// fn locks_agree() {
 ///     distlock::assert_declarations();

@@ -401,3 +401,22 @@ async fn a_key_that_was_stolen_on_its_way_is_a_lost_lease_at_the_heir_s_first_re
     sleep(ms(100)).await;
     assert!(exists(&node, "k"), "the thief's key was deleted");
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_heir_that_named_the_key_in_other_words_sees_its_own() {
+    let node = node();
+    let locks = manager(&node).await;
+    let first = locks.lock("k").ttl(ms(1000)).acquire().await.unwrap();
+    let second = tokio::spawn(locks.lock("k").ttl(ms(1000)).wait(ms(60_000)).acquire());
+    settle().await;
+    let heir = tokio::spawn(locks.lock(["k", "k"]).ttl(ms(1000)).wait(ms(60_000)).acquire());
+    settle().await;
+    first.release().await.unwrap();
+    let second = second.await.unwrap().unwrap();
+    let token = second.fencing_token();
+    second.release().await.unwrap();
+    let heir = heir.await.unwrap().unwrap();
+    assert_eq!(heir.fencing_tokens().collect::<Vec<_>>(), [("k", token + 1), ("k", token + 1)]);
+    heir.release().await.unwrap();
+    nothing_is_left(&node).await;
+}

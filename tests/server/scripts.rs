@@ -128,3 +128,20 @@ fn a_release_with_a_burial_works_on_a_server_without_memory() {
     assert_eq!(release(&server, A, "3000", "60000"), Some(1));
     assert_eq!(release(&server, A, "0", "60000"), Some(-1));
 }
+
+#[test]
+fn a_counter_far_ahead_of_the_clock_reserves_nothing_that_may_not_be_used() {
+    let server = server_or_skip!();
+    let gone = format!("{{k}}:gone:{A}");
+    let keys = ["k", "{k}:queue", "{k}:waiters", &gone, "{k}:fence"];
+    let parts = [&["EVAL", ACQUIRE, "5"], &keys[..], &[A, "10000", "host/1 f", "8"]].concat();
+    let granted = ask(&server, &parts).as_int().unwrap();
+    let counter = || ask(&server, &["GET", "{k}:fence"]).as_text().unwrap().parse::<i64>().unwrap();
+    assert_eq!(counter(), granted + 7);
+    let ahead = granted + 3_000_000;
+    ask(&server, &["SET", "{k}:fence", &ahead.to_string()]);
+    ask(&server, &["DEL", "k"]);
+    let Reply::List(answer) = ask(&server, &parts) else { panic!("the tokens are reserved all the same") };
+    assert_eq!(answer[1].as_text().unwrap(), (ahead + 1).to_string());
+    assert_eq!(counter(), ahead + 1);
+}

@@ -191,3 +191,34 @@ impl<R, A> Drop for Gathering<R, A> {
         drop(abandoned);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn echo(requests: Vec<u32>) -> Result<Vec<u32>, StoreError> {
+        Ok(requests)
+    }
+
+    #[test]
+    fn a_runtime_that_nobody_runs_does_not_stop_the_others() {
+        let idle = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let crowd: Arc<Crowd<u32, u32>> = Arc::default();
+        let begun = crowd.lock().begin();
+        let gathering = Gathering { crowd: crowd.clone(), id: begun.unwrap() };
+        {
+            // Leaves a task that never runs.
+            let _entered = idle.enter();
+            gathering.start(echo);
+        }
+        let driven = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let answer = driven.block_on(async {
+            tokio::time::sleep(STALLED * 2).await;
+            crowd.ask(7, Duration::from_secs(5), echo).await
+        });
+        assert_eq!(answer.unwrap(), 7);
+        // Its late end tells nobody anything that is not so.
+        drop(idle);
+        assert!(crowd.lock().waiting.is_empty());
+    }
+}

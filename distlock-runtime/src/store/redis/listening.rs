@@ -80,3 +80,18 @@ impl Drop for Hearing {
         self.0.tell_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Keys, Namespace};
+
+    #[tokio::test(start_paused = true)]
+    async fn waiters_look_for_themselves_when_the_driver_of_their_connection_goes() {
+        let ears = Arc::new(Ears::default());
+        let names = Namespace::default().names(&Keys::one("k".to_owned())).unwrap();
+        let ear = ears.listen(&names, ears.mark());
+        drop(hear(ears));
+        tokio::time::timeout(std::time::Duration::from_secs(1), ear.told()).await.unwrap();
+    }
+}

@@ -1,4 +1,4 @@
-//! Settings of a manager, and the reading of the URL that says which lock service to use.
+//! Settings of a manager.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use crate::events;
 use crate::key::{DEFAULT_NAMESPACE, Namespace};
 use crate::manager::LockManager;
 use crate::registry;
+use crate::service::Service;
 use crate::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, Defaults, MIN_TTL, Wait};
 use crate::store::redis::RedisStore;
 #[cfg(feature = "testing")]
@@ -178,9 +179,9 @@ impl Builder {
             )
             .into());
         };
-        let url = match scheme(url)? {
-            Scheme::Memory => return Ok(LockManager::assemble_in_memory(&self, namespace)),
-            Scheme::Server(url) => url,
+        let url = match Service::of(url)? {
+            Service::Memory => return Ok(LockManager::assemble_in_memory(&self, namespace)),
+            Service::Server(url) => url,
         };
         needs_runtime()?;
         if tokio_clock_is_paused() {
@@ -220,52 +221,4 @@ impl Builder {
         }
         Ok(())
     }
-}
-
-enum Scheme {
-    Memory,
-    Server(String),
-}
-
-/// Which kind of service a URL names. Kinds that this build cannot use are refused by name.
-fn scheme(url: &str) -> Result<Scheme, LockError> {
-    let url = url.trim();
-    if url.is_empty() {
-        return Err(Config::new(
-            "the URL of the lock server is empty; write `redis://host:port`, `unix:///path` or `memory:`",
-        )
-        .into());
-    }
-    if url == "memory:" || url == "memory://" {
-        return Ok(Scheme::Memory);
-    }
-    if url.starts_with("redlock:") {
-        return Err(not_in_this_build("redlock:", "several independent servers"));
-    }
-    let Some((scheme, _)) = url.split_once("://") else {
-        return Ok(Scheme::Server(format!("redis://{url}")));
-    };
-    let rest = &url[scheme.len()..];
-    match scheme.to_ascii_lowercase().as_str() {
-        "redis" | "valkey" => Ok(Scheme::Server(format!("redis{rest}"))),
-        "unix" | "redis+unix" | "valkey+unix" => Ok(Scheme::Server(format!("unix{rest}"))),
-        "rediss" | "valkeys" => Err(not_in_this_build("rediss://", "TLS (feature `tls-rustls`)")),
-        "redis+cluster" | "redis-cluster" | "cluster" => {
-            Err(not_in_this_build("redis+cluster://", "Redis Cluster (feature `cluster`)"))
-        }
-        "redis+sentinel" | "redis-sentinel" | "sentinel" => {
-            Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)"))
-        }
-        _ => {
-            Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `unix:///path` or `memory:`")
-                .into())
-        }
-    }
-}
-
-fn not_in_this_build(scheme: &str, what: &str) -> LockError {
-    Config::new(format!(
-        "`{scheme}` needs {what}, which this version does not have yet; use `redis://` with one server"
-    ))
-    .into()
 }

@@ -47,6 +47,7 @@ pub mod private;
 mod registry;
 mod release;
 mod segment;
+mod service;
 mod settings;
 mod store;
 mod watchdog;

@@ -20,7 +20,7 @@ use crate::key::{Keys, LockName, Names};
 use crate::manager::{Inner, LockManager};
 use crate::release::release_in_background;
 use crate::settings::{Plan, Settings};
-use crate::store::{Acquired, StoreErrorKind, Waiting};
+use crate::store::{Acquired, Rest, Waiting};
 
 /// Bounds of the pause between two tries while the server cannot be asked.
 const OUTAGE_PAUSE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::from_millis(250);
@@ -33,6 +33,13 @@ const AFTER_EXPIRY: std::ops::RangeInclusive<u64> = 1..=10;
 
 /// Bounds of the pause between two signs of life of a waiter.
 const HEARTBEAT: std::ops::RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(3);
+
+/// How often a single try asks again where several ask at the same moment and nobody gets enough servers.
+const CONTESTS: u32 = 8;
+
+/// The longest pause before the second of these tries; it doubles so many times.
+const CONTEST_PAUSE: Duration = Duration::from_millis(2);
+const MOST_DOUBLINGS: u32 = 6;
 
 /// How many signs of life a waiter may miss before its place in line is gone.
 const MISSED: u32 = 3;
@@ -181,6 +188,7 @@ impl Intent {
         let mut pause = OUTAGE_PAUSE.start;
         let mut resent = false;
         let mut last_seen = None;
+        let mut contests = 0;
         // Before the first question, so that nothing is missed that happens while it is answered.
         let mark = self.inner.store.mark();
         let mut ear = None;
@@ -192,9 +200,14 @@ impl Intent {
             let limit = budget.command_limit();
             let wait = (!budget.one_try).then(|| Waiting { life: budget.entry_life(self.heartbeat()), ticket });
             match attempt.send(wait, limit).await {
-                Ok(Acquired::Granted { fencing_tokens, reserved }) => {
+                Ok(Acquired::Granted { fencing_tokens, reserved, rest }) => {
+                    let token = attempt.token();
                     if let Some(begun) = attempt.into_lease(fencing_tokens, reserved, sent_at) {
-                        return self.begin(begun, turn, sent_at);
+                        let granted = self.begin(begun, turn, sent_at);
+                        if let (Ok(grant), Some(rest)) = (&granted, rest) {
+                            heal_when_known(grant, rest);
+                        }
+                        return granted;
                     }
                     let late = LockError::from(Unavailable::new(
                         "the reply that granted the lock came so late that little of the lease was left; the key was given back",
@@ -204,12 +217,15 @@ impl Intent {
                     }
                     events::waiting_through_outage(self.key(), &late);
                     tell(&turn, News::Failing(late));
-                    attempt = Attempt::new(self);
+                    attempt = Attempt::behind(self, Some(token));
                     self.rest(&mut pause, budget).await;
                 }
-                Ok(Acquired::Held { place, occupant, ticket: given }) => {
+                Ok(Acquired::Held { place, occupant, ticket: given, leftovers }) => {
                     (resent, pause) = (false, OUTAGE_PAUSE.start);
                     ticket = given.or(ticket);
+                    if leftovers {
+                        attempt = attempt.give_back();
+                    }
                     if budget.one_try || budget.spent() {
                         return Err(self.busy(self.names.at(place), occupant, budget));
                     }
@@ -228,12 +244,25 @@ impl Intent {
                         return Err(self.busy(self.names.at(place), occupant, budget));
                     }
                 }
+                Ok(Acquired::Contested) => {
+                    attempt = attempt.give_back();
+                    contests += 1;
+                    if (!budget.one_try && budget.spent())
+                        || (budget.one_try && (contests == CONTESTS || budget.nearly_spent()))
+                    {
+                        return Err(self.busy(self.names.first(), Occupant::default(), budget));
+                    }
+                    tell(&turn, News::HeldElsewhere(Occupant::default()));
+                    // At random, so that one of them comes first, and wider each time, for there may be many.
+                    let most = CONTEST_PAUSE * 2_u32.pow(contests.min(MOST_DOUBLINGS));
+                    self.pause(most.mul_f64(fastrand::f64()).min(budget.left_or(most))).await;
+                }
                 // Only a token that was given up is buried; a new one starts afresh.
                 Ok(Acquired::Dead) => attempt = Attempt::new(self),
                 Ok(Acquired::Foreign { place, what }) => {
                     return Err(InvalidKey::new(&*self.names.at(place).key, what).into());
                 }
-                Err(error) if error.kind != StoreErrorKind::Unavailable => return Err(error.into()),
+                Err(error) if !error.kind.is_outage() => return Err(error.into()),
                 // The budget cut the last look at a key that was held.
                 Err(error) if error.unanswered && budget.spent() && limit < self.silence() => {
                     return Err(match just_seen {
@@ -251,7 +280,7 @@ impl Intent {
                     events::waiting_through_outage(self.key(), &error);
                     tell(&turn, News::Failing(error));
                     // What was sent is compensated for, so its token is dead.
-                    attempt = Attempt::new(self);
+                    attempt = attempt.give_back();
                     self.rest(&mut pause, budget).await;
                 }
             }
@@ -297,13 +326,17 @@ impl Intent {
 
     /// The pause between two tries while the server cannot be asked.
     async fn rest(&self, pause: &mut Duration, budget: &Budget<'_>) {
-        let rest = pause.mul_f64(0.5 + fastrand::f64() / 2.0).min(budget.left());
+        self.pause(pause.mul_f64(0.5 + fastrand::f64() / 2.0).min(budget.left())).await;
+        *pause = (*pause * 2).min(OUTAGE_PAUSE.end);
+    }
+
+    /// Waits so long, or until the manager is closed.
+    async fn pause(&self, pause: Duration) {
         tokio::select! {
             biased;
             () = self.inner.closing() => {}
-            () = self.inner.clock.sleep_until(self.inner.clock.now().after(rest)) => {}
+            () = self.inner.clock.sleep_until(self.inner.clock.now().after(pause)) => {}
         }
-        *pause = (*pause * 2).min(OUTAGE_PAUSE.end);
     }
 
     /// The key that stands for all of them in an event.
@@ -314,6 +347,19 @@ impl Intent {
     fn busy(&self, name: &LockName, occupant: Occupant, budget: &Budget<'_>) -> LockError {
         Busy::new(name.key.clone(), occupant, budget.used()).into()
     }
+}
+
+/// Has a lease renewed at once that not all servers have, as soon as that is known: a renewal puts it on those that lack it.
+fn heal_when_known(grant: &Arc<Grant>, rest: Rest) {
+    let grant = Arc::downgrade(grant);
+    tokio::spawn(async move {
+        if rest.0.await
+            && let Some(grant) = grant.upgrade()
+            && grant.plan.renew_every.is_some()
+        {
+            grant.inner.watchdog.renew_now(&grant);
+        }
+    });
 }
 
 fn tell(turn: &Option<Turn>, news: News) {
@@ -348,6 +394,11 @@ impl<'a> Budget<'a> {
 
     fn left(&self) -> Duration {
         self.ends_at.since(self.inner.clock.now())
+    }
+
+    /// What is left for waiting; a single try, which has no time to wait, gets `least`.
+    fn left_or(&self, least: Duration) -> Duration {
+        if self.one_try { least } else { self.left() }
     }
 
     fn spent(&self) -> bool {

@@ -21,12 +21,24 @@ pub(crate) struct Attempt<'a> {
     granted: bool,
     /// It stands in line on the server.
     queued: bool,
+    /// It stands on some of several servers.
+    leftovers: bool,
     /// While the server may know the token, a shutdown waits for what becomes of it.
     counted: Option<Counted>,
 }
 
 impl<'a> Attempt<'a> {
     pub(crate) fn new(intent: &'a Intent) -> Self {
+        Self::behind(intent, None)
+    }
+
+    /// Gives this token up, and goes on with a new one.
+    pub(crate) fn give_back(self) -> Self {
+        Self::behind(self.intent, Some(self.request.token))
+    }
+
+    /// The next attempt after the one with this token, which is given up.
+    pub(crate) fn behind(intent: &'a Intent, previous: Option<Token>) -> Self {
         let holder = Description { process: intent.inner.process.clone(), function: intent.function.clone() };
         let request = Acquire {
             names: intent.names.clone(),
@@ -35,8 +47,13 @@ impl<'a> Attempt<'a> {
             holder,
             wait: None,
             reserve: 1,
+            previous,
         };
-        Self { intent, request, unanswered: 0, granted: false, queued: false, counted: None }
+        Self { intent, request, unanswered: 0, granted: false, queued: false, leftovers: false, counted: None }
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.request.token
     }
 
     /// Asks for the keys, or for a place in line.
@@ -58,14 +75,22 @@ impl<'a> Attempt<'a> {
         self.granted = matches!(answer, Ok(Acquired::Granted { .. }));
         match &answer {
             Ok(Acquired::Granted { .. }) => self.queued = false,
-            Ok(Acquired::Held { ticket, .. }) => self.queued = ticket.is_some(),
+            Ok(Acquired::Held { ticket, leftovers, .. }) => {
+                (self.queued, self.leftovers) = (ticket.is_some(), *leftovers);
+            }
+            Ok(Acquired::Contested) => self.leftovers = true,
             // What stood in line still does.
             Ok(Acquired::Dead | Acquired::Foreign { .. }) | Err(_) => {}
         }
-        if !self.granted && !self.queued && self.unanswered == 0 {
+        if !self.may_stand() {
             self.counted = None;
         }
         answer
+    }
+
+    /// Whether a server may know the token.
+    fn may_stand(&self) -> bool {
+        self.granted || self.queued || self.leftovers || self.unanswered > 0
     }
 
     /// Turns a granted attempt into a lease, unless too little of it is left; then it is given back.
@@ -83,7 +108,7 @@ impl<'a> Attempt<'a> {
         }
         // From here on the lease answers for the token.
         let bury = self.unanswered > 0;
-        (self.granted, self.queued, self.unanswered) = (false, false, 0);
+        (self.granted, self.queued, self.leftovers, self.unanswered) = (false, false, false, 0);
         Some(Begun {
             inner: inner.clone(),
             names: names.clone(),
@@ -103,7 +128,7 @@ impl<'a> Attempt<'a> {
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
-        if !self.granted && !self.queued && self.unanswered == 0 {
+        if !self.may_stand() {
             return;
         }
         let ttl = self.intent.inner.defaults.expiry(self.intent.plan.ttl);

@@ -12,9 +12,12 @@ use crate::manager::LockManager;
 use crate::registry;
 use crate::service::Service;
 use crate::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, Defaults, MIN_TTL, Wait};
+use crate::store::LockStore;
 use crate::store::redis::RedisStore;
 #[cfg(feature = "testing")]
 use crate::store::redis::target::{Target, streams::Streams};
+use crate::store::redis::vote::Memory;
+use crate::store::redlock::Redlock;
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -22,6 +25,9 @@ const DEFAULT_DRIFT: f64 = 0.01;
 
 /// The largest drift that leaves a lease worth having.
 const MAX_DRIFT: f64 = 0.5;
+
+/// The longest that servers in quarantine abstain, unless `max_ttl` is set by hand.
+const LONGEST_QUARANTINE: Duration = Duration::from_secs(10 * 60);
 
 /// The longest `max_ttl`: servers refuse expiries near the end of their number range.
 const LONGEST_MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
@@ -31,6 +37,11 @@ const LONGEST_MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 #[must_use]
 pub struct Builder {
     url: Option<String>,
+    redlock: Option<Vec<String>>,
+    /// A server that has lost its memory does not vote for `max_ttl`.
+    quarantine: bool,
+    /// `max_ttl` was set by hand.
+    max_ttl_is_given: bool,
     namespace: String,
     pub(crate) defaults: Defaults,
     pub(crate) response_timeout: Duration,
@@ -38,12 +49,17 @@ pub struct Builder {
     lazy: bool,
     #[cfg(feature = "testing")]
     streams: Option<Streams>,
+    #[cfg(feature = "testing")]
+    server_streams: Vec<Streams>,
 }
 
 impl Default for Builder {
     fn default() -> Self {
         Self {
             url: None,
+            redlock: None,
+            quarantine: false,
+            max_ttl_is_given: false,
             namespace: DEFAULT_NAMESPACE.to_owned(),
             defaults: Defaults {
                 ttl: DEFAULT_TTL,
@@ -57,6 +73,8 @@ impl Default for Builder {
             lazy: false,
             #[cfg(feature = "testing")]
             streams: None,
+            #[cfg(feature = "testing")]
+            server_streams: Vec::new(),
         }
     }
 }
@@ -75,6 +93,39 @@ impl Builder {
     /// Where the lock server is; see [`LockManager::connect`].
     pub fn url(mut self, url: impl Into<String>) -> Self {
         self.url = Some(url.into());
+        self
+    }
+
+    /// Instead of a URL: several independent servers, of which a majority decides (Redlock). The same as the URL
+    /// `redlock:URL,URL,URL`.
+    ///
+    /// A lease then outlives the loss of a minority of the servers. The servers must know nothing of each other: no
+    /// replicas, no cluster. An even number works and is warned of: four bear no more failures than three. Who waits for a
+    /// key of another process asks at random intervals; there is no common line, and so no order between processes.
+    ///
+    /// ```no_run
+    /// # use distlock_runtime as distlock;
+    /// # async fn example() -> Result<(), distlock::LockError> {
+    /// let locks = distlock::LockManager::builder().redlock(["redis://a", "redis://b", "redis://c"]).build().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn redlock<I>(mut self, urls: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.redlock = Some(urls.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// With [`redlock`](Self::redlock): a server that comes back without its memory (restarted without persistence,
+    /// flushed, evicted) does not vote for `max_ttl`, so that every lease that it forgot has ended by then. Advised for
+    /// servers without persistence. Default `false`.
+    ///
+    /// `max_ttl` is 10 minutes then, unless it is set by hand. The servers of a new deployment abstain as well, unless
+    /// [`LockManager::bootstrap`] is called once.
+    pub fn quarantine(mut self, quarantine: bool) -> Self {
+        self.quarantine = quarantine;
         self
     }
 
@@ -100,6 +151,7 @@ impl Builder {
     /// The longest ttl and `min_hold` that a lock may ask for. Default 24 h.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.defaults.max_ttl = max_ttl;
+        self.max_ttl_is_given = true;
         self
     }
 
@@ -141,6 +193,17 @@ impl Builder {
         self
     }
 
+    /// As [`streams`](Self::streams), for one more of several independent servers (Redlock). For tests.
+    #[cfg(feature = "testing")]
+    pub fn server_streams<S, F>(mut self, open: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
+        F: Future<Output = std::io::Result<S>> + Send + 'static,
+    {
+        self.server_streams.push(Streams::new(open));
+        self
+    }
+
     /// Starts without a server; the first lock connects.
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
@@ -158,40 +221,106 @@ impl Builder {
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind.
-    pub async fn build(self) -> Result<LockManager, LockError> {
+    pub async fn build(mut self) -> Result<LockManager, LockError> {
+        if self.quarantine && !self.max_ttl_is_given {
+            self.defaults.max_ttl = self.defaults.max_ttl.min(LONGEST_QUARANTINE);
+        }
         self.check()?;
         let namespace = Namespace::new(&self.namespace)?;
         let (declarations, agree) = registry::check(&self.defaults, &self.namespace);
         agree?;
         events::declarations(declarations);
         #[cfg(feature = "testing")]
-        if let Some(streams) = self.streams.clone() {
+        if self.streams.is_some() || !self.server_streams.is_empty() {
             needs_runtime()?;
-            let store = Arc::new(RedisStore::on(Target::Streams(streams), self.connect_timeout, self.response_timeout));
-            if !self.lazy {
-                store.ready(self.connect_timeout).await?;
-            }
+            let store = self.store_on_streams(&namespace).await?;
             return Ok(LockManager::assemble_on_streams(&self, namespace, store));
         }
-        let Some(url) = self.url.as_deref() else {
-            return Err(Config::new(
-                "no lock server is named; add `.url(\"redis://127.0.0.1:6379\")`, or use `LockManager::in_memory()`",
-            )
-            .into());
-        };
-        let url = match Service::of(url)? {
-            Service::Memory => return Ok(LockManager::assemble_in_memory(&self, namespace)),
-            Service::Server(url) => url,
-        };
+        let service = self.service()?;
+        if self.quarantine && !matches!(service, Service::Redlock(_)) {
+            return Err(Config::new("`quarantine` is for Redlock; add `.redlock([…])` with the URLs of the servers (one is enough), or leave `quarantine` out").into());
+        }
+        if matches!(service, Service::Memory) {
+            return Ok(LockManager::assemble_in_memory(&self, namespace));
+        }
         needs_runtime()?;
         if tokio_clock_is_paused() {
             return Err(Config::new("the tokio clock is paused, under which a real server cannot be used; use `LockManager::in_memory()` in tests with `start_paused`").into());
         }
-        let store = Arc::new(RedisStore::open(&url, self.connect_timeout, self.response_timeout)?);
+        let store = self.store_on_servers(&service, &namespace).await?;
+        LockManager::assemble_on_server(&self, namespace, store)
+    }
+
+    /// What was named, once and by one of the ways to do so.
+    fn service(&self) -> Result<Service, LockError> {
+        match (self.url.as_deref(), &self.redlock) {
+            (Some(url), None) => Service::of(url),
+            (None, Some(urls)) => Service::redlock(urls.iter().map(String::as_str)),
+            (Some(_), Some(_)) => {
+                Err(Config::new("both `.url(…)` and `.redlock([…])` name lock servers; leave one of them out").into())
+            }
+            (None, None) => Err(Config::new(
+                "no lock server is named; add `.url(\"redis://127.0.0.1:6379\")`, or use `LockManager::in_memory()`",
+            )
+            .into()),
+        }
+    }
+
+    async fn store_on_servers(
+        &self,
+        service: &Service,
+        namespace: &Namespace,
+    ) -> Result<Arc<dyn LockStore>, LockError> {
+        let open = |url: &String| RedisStore::open(url, self.connect_timeout, self.response_timeout);
+        match service {
+            Service::Redlock(urls) => {
+                let mut seen: Vec<&str> = urls.iter().map(String::as_str).collect();
+                seen.sort_unstable();
+                if seen.windows(2).any(|pair| pair[0] == pair[1]) {
+                    return Err(Config::new("Redlock was given the same server twice, which would count it as two; name independent servers").into());
+                }
+                let servers = urls.iter().map(open).collect::<Result<_, _>>()?;
+                self.redlock_on(servers, namespace).await
+            }
+            Service::Server(url) => {
+                let store = open(url)?;
+                if !self.lazy {
+                    store.ready(self.connect_timeout).await?;
+                }
+                Ok(Arc::new(store))
+            }
+            // Needs no server.
+            Service::Memory => Err(Config::new("`memory:` has no server").into()),
+        }
+    }
+
+    #[cfg(feature = "testing")]
+    async fn store_on_streams(&self, namespace: &Namespace) -> Result<Arc<dyn LockStore>, LockError> {
+        let on = |streams: &Streams| {
+            RedisStore::on(Target::Streams(streams.clone()), self.connect_timeout, self.response_timeout)
+        };
+        let Some(streams) = &self.streams else {
+            return self.redlock_on(self.server_streams.iter().map(on).collect(), namespace).await;
+        };
+        let store = on(streams);
         if !self.lazy {
             store.ready(self.connect_timeout).await?;
         }
-        LockManager::assemble_on_server(&self, namespace, store)
+        Ok(Arc::new(store))
+    }
+
+    async fn redlock_on(
+        &self,
+        servers: Vec<RedisStore>,
+        namespace: &Namespace,
+    ) -> Result<Arc<dyn LockStore>, LockError> {
+        let quarantine = self.quarantine.then_some(self.defaults.max_ttl);
+        let memory = Memory { epoch: namespace.epoch.clone(), quarantine };
+        let store = Redlock::new(servers, memory, self.response_timeout)?;
+        if !self.lazy {
+            store.ready(self.connect_timeout).await?;
+        }
+        Ok(Arc::new(store))
     }
 
     fn check(&self) -> Result<(), LockError> {

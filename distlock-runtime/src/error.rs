@@ -317,10 +317,14 @@ impl fmt::Display for Unavailable {
 
 payload! {
     /// Too few of several lock servers answered. See [`LockError::NoQuorum`].
-    NoQuorum { granted: usize, held: usize, failed: usize } as NoQuorumFacts
+    NoQuorum { granted: usize, held: usize, failed: usize, problem: String } as NoQuorumFacts
 }
 
 impl NoQuorum {
+    pub(crate) fn new(granted: usize, held: usize, failed: usize, problem: String) -> Self {
+        Self(Arc::new(NoQuorumFacts { granted, held, failed, problem }))
+    }
+
     /// How many servers granted the lock.
     pub fn granted(&self) -> usize {
         self.0.granted
@@ -331,7 +335,7 @@ impl NoQuorum {
         self.0.held
     }
 
-    /// How many did not answer.
+    /// How many did not answer, or could not vote.
     pub fn failed(&self) -> usize {
         self.0.failed
     }
@@ -339,10 +343,10 @@ impl NoQuorum {
 
 impl fmt::Display for NoQuorum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NoQuorumFacts { granted, held, failed } = &*self.0;
+        let NoQuorumFacts { granted, held, failed, problem } = &*self.0;
         write!(
             f,
-            "no quorum: {granted} servers granted, {held} held, {failed} without an answer; try again when more of them answer"
+            "no quorum: {granted} servers granted, {held} held, {failed} could not vote ({problem}); try again when more of them can"
         )
     }
 }

@@ -77,6 +77,12 @@ pub(crate) fn wake_ups_refused(error: &dyn fmt::Display) {
     let _ = error;
 }
 
+/// Redlock was built on an even number of servers.
+pub(crate) fn even_servers(servers: usize) {
+    emit!(warn, servers, "an even number of lock servers bears no more failures than one server fewer; name 3 or 5");
+    let _ = servers;
+}
+
 /// A manager was built in a program with so many lock declarations.
 pub(crate) fn declarations(number: usize) {
     if crate::registry::ARE_KNOWN {

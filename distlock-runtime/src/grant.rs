@@ -248,7 +248,7 @@ impl Grant {
         let may_be_ours = match cause {
             LossCause::Expired | LossCause::MaxHold => true,
             // A copy of the acquisition that is still under way would take the key for a token that nobody holds.
-            LossCause::Deleted | LossCause::Stolen => self.names.len() > 1 || self.bury,
+            LossCause::Deleted | LossCause::Stolen => self.names.len() > 1 || self.bury || self.inner.store.is_spread(),
             LossCause::Shutdown => false,
         };
         if may_be_ours {
@@ -296,18 +296,22 @@ impl Grant {
         self.deadline.store(old.max(new).to_nanos(), Ordering::Release);
     }
 
-    /// Takes in what a renewal sent at `sent_at` found, key by key in the sorted order.
-    pub(crate) fn renewed(&self, answers: &[Renewed], sent_at: Moment, ttl: Duration) {
+    /// Takes in what a renewal sent at `sent_at` found, key by key in the sorted order. `false` if it decides nothing.
+    pub(crate) fn renewed(&self, answers: &[Renewed], sent_at: Moment, ttl: Duration) -> bool {
         for (place, answer) in answers.iter().enumerate() {
             let cause = match answer {
-                Renewed::Yes => continue,
+                Renewed::Yes | Renewed::Unknown => continue,
                 Renewed::Absent => LossCause::Deleted,
                 Renewed::Stolen => LossCause::Stolen,
             };
             self.end(End::AtServer(place, cause));
-            return;
+            return true;
+        }
+        if answers.contains(&Renewed::Unknown) {
+            return false;
         }
         self.prolong(sent_at, ttl);
+        true
     }
 
     /// Completes when the lease is lost; never after a release.

@@ -83,6 +83,8 @@ pub(crate) struct Namespace {
     text: Arc<str>,
     /// The fencing counter: one for the whole namespace.
     fence: Arc<str>,
+    /// Says since when a server remembers what it granted.
+    pub(crate) epoch: Arc<str>,
 }
 
 impl Default for Namespace {
@@ -108,7 +110,7 @@ impl Namespace {
     }
 
     fn named(text: &str) -> Self {
-        Self { text: text.into(), fence: format!("{{{text}}}:fence").into() }
+        Self { text: text.into(), fence: format!("{{{text}}}:fence").into(), epoch: format!("{{{text}}}:epoch").into() }
     }
 
     /// The names that keys have on a server.

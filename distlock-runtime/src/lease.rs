@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::clock::needs_runtime;
 use crate::declarations::{OneKey, Parts, Views, place_of};
-use crate::error::{LockError, Lost};
+use crate::error::{LockError, Lost, Unavailable};
 use crate::grant::{Grant, View};
 use crate::release::{Release, release, release_in_background};
 use crate::settings::check_ttl;
@@ -148,8 +148,13 @@ impl<L> Lease<L> {
         self.seen.grant.may_live_for(ttl);
         let renewals: Vec<_> = self.seen.grant.renewals(ttl).collect();
         let answers = inner.store.renew(&renewals, Lane::Awaited, inner.response_timeout).await?;
-        self.seen.grant.renewed(&answers, sent_at, ttl);
-        self.ensure_held()
+        let decided = self.seen.grant.renewed(&answers, sent_at, ttl);
+        self.ensure_held()?;
+        if decided {
+            Ok(())
+        } else {
+            Err(Unavailable::new("too few of the lock servers answered; the lease is as valid as before").into())
+        }
     }
 
     /// A handle that asks the same questions from other tasks and threads.

@@ -120,6 +120,19 @@ impl LockManager {
         Lock::new(self.clone(), key, std::panic::Location::caller())
     }
 
+    /// Tells the servers of a new deployment with [`quarantine`](Builder::quarantine) that there is nothing that they could
+    /// have forgotten, so that they vote at once. To be called once, by whoever sets up the servers, and never after one of
+    /// them was lost: that would end its quarantine.
+    ///
+    /// # Errors
+    ///
+    /// Those of the first server that could not be told; call it again then. `Config` where there is no quarantine.
+    pub async fn bootstrap(&self) -> Result<(), LockError> {
+        self.inner.open()?;
+        needs_runtime()?;
+        Ok(self.inner.store.bootstrap().await?)
+    }
+
     /// Ends the use of this manager: no new locks, every live lease is declared lost and its key released, and releases
     /// still under way in the background are waited for, all within `limit`.
     ///

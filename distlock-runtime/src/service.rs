@@ -7,9 +7,25 @@ pub(crate) enum Service {
     Memory,
     /// One server, with a URL that its store can read.
     Server(String),
+    /// Several independent servers, of which a majority decides.
+    Redlock(Vec<String>),
 }
 
 impl Service {
+    /// One server for each URL.
+    pub(crate) fn redlock<'a>(urls: impl Iterator<Item = &'a str>) -> Result<Self, LockError> {
+        let server = |url: &str| {
+            match Self::of(url)? {
+            Self::Server(url) => Ok(url),
+            Self::Memory | Self::Redlock(_) => Err(Config::new(
+                "each URL of Redlock names one server; write `redlock:redis://a,redis://b,redis://c`, or `.redlock([\"redis://a\", …])`",
+            )
+            .into()),
+        }
+        };
+        urls.map(server).collect::<Result<_, LockError>>().map(Self::Redlock)
+    }
+
     /// Reads the scheme. Kinds of service that this build cannot use are refused by name.
     pub(crate) fn of(url: &str) -> Result<Self, LockError> {
         let url = url.trim();
@@ -22,8 +38,8 @@ impl Service {
         if url == "memory:" || url == "memory://" {
             return Ok(Self::Memory);
         }
-        if url.starts_with("redlock:") {
-            return Err(not_in_this_build("redlock:", "several independent servers"));
+        if let Some(urls) = url.strip_prefix("redlock:") {
+            return Self::redlock(urls.split(','));
         }
         let Some((scheme, _)) = url.split_once("://") else {
             return Ok(Self::Server(format!("redis://{url}")));

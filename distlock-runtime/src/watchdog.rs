@@ -17,7 +17,7 @@ use crate::events;
 use crate::grant::Grant;
 use crate::opaque::Opaque;
 use crate::settings::Span;
-use crate::store::{BoxFuture, Lane, LockStore, StoreErrorKind};
+use crate::store::{BoxFuture, Lane, LockStore};
 
 /// The most keys that one script renews, unless a single lease has more.
 const BATCH: usize = 100;
@@ -244,28 +244,40 @@ impl Watchdog {
                 for grant in &batch {
                     let (own, others) = rest.split_at(grant.names.len().min(rest.len()));
                     rest = others;
-                    grant.renewed(own, sent_at, grant.plan.ttl);
-                    let interval = grant.plan.renew_every.map_or(Duration::MAX, Span::get);
-                    self.expect_renewal(grant, sent_at.after(interval));
+                    if grant.renewed(own, sent_at, grant.plan.ttl) {
+                        let interval = grant.plan.renew_every.map_or(Duration::MAX, Span::get);
+                        self.expect_renewal(grant, sent_at.after(interval));
+                    } else {
+                        self.try_again(grant);
+                    }
                 }
             }
             // One of them may be refused where the others are not.
-            Err(error) if error.kind != StoreErrorKind::Unavailable && batch.len() > 1 => {
+            Err(error) if !error.kind.is_outage() && batch.len() > 1 => {
                 for grant in batch {
                     tokio::spawn(self.clone().renew_boxed(vec![grant]));
                 }
             }
             Err(error) => {
                 events::renewal_failed(batch[0].key(), batch.len(), &error.text);
-                let now = self.clock.now();
                 for grant in &batch {
-                    // A twentieth of the ttl at the least: near the deadline more tries would not help a server that is down.
-                    let least = (grant.plan.ttl / 20).clamp(*RETRY.start(), *RETRY.end());
-                    let pause = (grant.remaining() / 8).clamp(least, *RETRY.end());
-                    self.expect_renewal(grant, now.after(pause.mul_f64(0.5 + fastrand::f64() / 2.0)));
+                    self.try_again(grant);
                 }
             }
         }
+    }
+
+    /// Notes a renewal that was not answered for its next try.
+    fn try_again(&self, grant: &Arc<Grant>) {
+        // A twentieth of the ttl at the least: near the deadline more tries would not help a server that is down.
+        let least = (grant.plan.ttl / 20).clamp(*RETRY.start(), *RETRY.end());
+        let pause = (grant.remaining() / 8).clamp(least, *RETRY.end());
+        self.expect_renewal(grant, self.clock.now().after(pause.mul_f64(0.5 + fastrand::f64() / 2.0)));
+    }
+
+    /// Renews a lease at once, unless it has ended.
+    pub(crate) fn renew_now(&self, grant: &Arc<Grant>) {
+        self.expect_renewal(grant, self.clock.now());
     }
 
     /// [`renew`](Self::renew) as a future that it can start itself.

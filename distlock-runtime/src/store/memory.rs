@@ -59,7 +59,7 @@ impl MemoryStore {
                         retry_after: Some(entry.expires.since(now)),
                         held_for: Some(now.since(entry.since)),
                     };
-                    return Acquired::Held { place, occupant, ticket: None };
+                    return Acquired::Held { place, occupant, ticket: None, leftovers: false };
                 }
             }
             let fencing_tokens: Vec<u64> =
@@ -68,7 +68,7 @@ impl MemoryStore {
             // There is at least one key, so there is at least one token.
             let none = FencingTokens { first: 0, more: Box::default() };
             let fencing_tokens = FencingTokens::new(fencing_tokens.into_iter()).unwrap_or(none);
-            Acquired::Granted { fencing_tokens, reserved: false }
+            Acquired::Granted { fencing_tokens, reserved: false, rest: None }
         })
     }
 

@@ -6,6 +6,7 @@
 pub(crate) mod ears;
 pub(crate) mod memory;
 pub(crate) mod redis;
+pub(crate) mod redlock;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,13 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::ears::{Ear, Mark};
-use crate::error::{Config, LockError, Occupant, Permission, Unavailable};
+use crate::error::{Config, LockError, NoQuorum, Occupant, Permission, Unavailable};
 use crate::key::Names;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What one lock service does. Implemented by [`MemoryStore`](memory::MemoryStore) and
-/// [`RedisStore`](redis::RedisStore).
+/// What one lock service does. Implemented by [`MemoryStore`](memory::MemoryStore), [`RedisStore`](redis::RedisStore) and
+/// [`Redlock`](redlock::Redlock), which is made of several of the second.
 pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
     /// Takes all keys if all are free, in one step on the server; otherwise none. Idempotent for its own token: if the
     /// token already holds the keys, it is granted again with the same fencing tokens, and the keys live at least one
@@ -48,6 +49,16 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
     /// Whether a key may be handed on inside the process without the store. For one that answers at once, it is not worth it.
     fn hands_on(&self) -> bool;
 
+    /// Whether the keys of a lock may stand on some of its servers and not on others.
+    fn is_spread(&self) -> bool {
+        false
+    }
+
+    /// Has new servers vote at once, where they would abstain at first.
+    fn bootstrap(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Err(no_quarantine()) })
+    }
+
     /// How far wake-ups have come that nobody listened to. Taken before a question whose answer may make a waiter listen.
     fn mark(&self) -> Mark;
 
@@ -58,6 +69,13 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
     /// Completes when a key found taken may be free, and at the latest after `at_most`. A hint that grants nothing: the
     /// waiter asks again.
     fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()>;
+}
+
+pub(crate) fn no_quarantine() -> StoreError {
+    StoreError::new(
+        StoreErrorKind::Config,
+        "only servers in quarantine need `bootstrap`; build the manager with `.redlock([…]).quarantine(true)`, or leave the call out",
+    )
 }
 
 /// One attempt to take the keys of a lock.
@@ -73,6 +91,8 @@ pub(crate) struct Acquire {
     pub(crate) wait: Option<Waiting>,
     /// How many fencing tokens to reserve for each key, the granted one included, if the store can spare them.
     pub(crate) reserve: u32,
+    /// The token of the attempt before, given up: what it left behind does not stand in the way.
+    pub(crate) previous: Option<Token>,
 }
 
 /// `<host>/<pid> <function>`, for whoever finds a key taken. Written only where it is sent.
@@ -107,6 +127,8 @@ pub(crate) enum Acquired {
         fencing_tokens: FencingTokens,
         /// As many as were asked for are reserved; else just these.
         reserved: bool,
+        /// The servers that have not answered yet.
+        rest: Option<Rest>,
     },
     Held {
         /// Which key, in the sorted order.
@@ -114,7 +136,11 @@ pub(crate) enum Acquired {
         occupant: Occupant,
         /// The place in line, for the next question.
         ticket: Option<u64>,
+        /// The token may stand on some servers: it must be given back, and not be used again.
+        leftovers: bool,
     },
+    /// Several ask at the same moment, and nobody is known to hold the lock. The token must be given back, as above.
+    Contested,
     /// The token was buried: it must not be used again.
     Dead,
     /// Something that is not a lock stands under a key's name; it is reported and never touched.
@@ -123,6 +149,15 @@ pub(crate) enum Acquired {
         place: usize,
         what: &'static str,
     },
+}
+
+/// Completes when every server has answered a granted request or had its time; with `true` if the lease is missing on one.
+pub(crate) struct Rest(pub(crate) BoxFuture<'static, bool>);
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Rest")
+    }
 }
 
 /// The fencing token of each key of a grant, in the sorted order.
@@ -163,6 +198,8 @@ pub(crate) enum Renewed {
     Absent,
     /// The key belongs to somebody else.
     Stolen,
+    /// Too few of several servers answered.
+    Unknown,
 }
 
 /// The keys of one lock to give back.
@@ -198,7 +235,7 @@ pub(crate) enum Lane {
 }
 
 /// Proof of ownership: a random UUID in its 36-character form.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Token([u8; 36]);
 
 impl Token {
@@ -235,10 +272,19 @@ pub(crate) struct StoreError {
 pub(crate) enum StoreErrorKind {
     /// No connection, no answer, or an answer that says "not now".
     Unavailable,
+    /// Of several servers, too few gave an answer that decides.
+    NoQuorum { granted: usize, held: usize, failed: usize },
     /// The server refuses the command or the login.
     Permission,
     /// The server cannot be used as it is set up.
     Config,
+}
+
+impl StoreErrorKind {
+    /// Whether the next try may find it otherwise.
+    pub(crate) fn is_outage(self) -> bool {
+        matches!(self, Self::Unavailable | Self::NoQuorum { .. })
+    }
 }
 
 impl StoreError {
@@ -257,6 +303,9 @@ impl From<StoreError> for LockError {
     fn from(error: StoreError) -> Self {
         match error.kind {
             StoreErrorKind::Unavailable => Unavailable::new(error.text).into(),
+            StoreErrorKind::NoQuorum { granted, held, failed } => {
+                NoQuorum::new(granted, held, failed, error.text).into()
+            }
             StoreErrorKind::Permission => Permission::new(error.text).into(),
             StoreErrorKind::Config => Config::new(error.text).into(),
         }

@@ -10,6 +10,7 @@ mod crowd;
 mod listening;
 mod scripts;
 pub(crate) mod target;
+pub(crate) mod vote;
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -103,7 +104,7 @@ impl RedisStore {
             Ok(0) => {}
             Ok(first) => return Ok(granted(FencingTokens { first, more: Box::default() }, false)),
             // One of them may be refused where the others are not.
-            Err(error) if error.kind != StoreErrorKind::Unavailable => {}
+            Err(error) if !error.kind.is_outage() => {}
             Err(error) => return Err(error),
         }
         self.acquire_alone(request, limit.saturating_sub(begun.elapsed())).await
@@ -155,7 +156,7 @@ impl RedisStore {
             };
             match self.releases.ask(request.clone(), limit, send).await {
                 // One of them may be refused where the others are not.
-                Err(error) if error.kind != StoreErrorKind::Unavailable => {}
+                Err(error) if !error.kind.is_outage() => {}
                 answer => return answer,
             }
         }
@@ -348,7 +349,7 @@ fn garbled(script: &str) -> StoreError {
 }
 
 fn granted(fencing_tokens: FencingTokens, reserved: bool) -> Acquired {
-    Acquired::Granted { fencing_tokens, reserved }
+    Acquired::Granted { fencing_tokens, reserved, rest: None }
 }
 
 fn acquired(value: Value, keys: usize) -> Option<Acquired> {
@@ -375,24 +376,26 @@ fn acquired(value: Value, keys: usize) -> Option<Acquired> {
             let value = text(parts.get(3)?).unwrap_or_default();
             let occupant = occupant(value, u64::try_from(left).ok()?, number(parts.get(4)?)?);
             let ticket = Some(number(parts.get(5)?)?).filter(|ticket| *ticket != 0);
-            Some(Acquired::Held { place: place()?, occupant, ticket })
+            Some(Acquired::Held { place: place()?, occupant, ticket, leftovers: false })
         }
         "dead" => Some(Acquired::Dead),
-        "foreign" => {
-            let what = match text(parts.get(2)?)? {
-                "type" => {
-                    "a value of another type stands under this key on the server; delete it, or use another key or namespace"
-                }
-                "expiry" => {
-                    "a value without an expiry stands under this key on the server, so it is no lease; delete it, or use another key or namespace"
-                }
-                _ => {
-                    "the fencing counter of this namespace is not a whole number below 2^53; restore it, or use another namespace"
-                }
-            };
-            Some(Acquired::Foreign { place: place()?, what })
-        }
+        "foreign" => Some(Acquired::Foreign { place: place()?, what: foreign(text(parts.get(2)?)?) }),
         _ => None,
+    }
+}
+
+/// What a script found under a name, in words.
+fn foreign(what: &str) -> &'static str {
+    match what {
+        "type" => {
+            "a value of another type stands under this key on the server; delete it, or use another key or namespace"
+        }
+        "expiry" => {
+            "a value without an expiry stands under this key on the server, so it is no lease; delete it, or use another key or namespace"
+        }
+        _ => {
+            "the fencing counter of this namespace is not a whole number below 2^53; restore it, or use another namespace"
+        }
     }
 }
 

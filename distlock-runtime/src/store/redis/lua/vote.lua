@@ -1,0 +1,129 @@
+-- One of several independent servers says whether a lock may have its keys here, under a fencing number that the client
+-- proposes.
+--
+-- KEYS[3i - 2]  lock key
+-- KEYS[3i - 1]  burial of the token
+-- KEYS[3i]      fencing counter
+-- KEYS[#KEYS]   epoch: since when this server remembers, in microseconds
+--
+-- ARGV[1]       token
+-- ARGV[2]       expiry in milliseconds
+-- ARGV[3]       "<host>/<pid> <function>"
+-- ARGV[4]       the proposed number
+-- ARGV[5]       how many numbers to reserve from there
+-- ARGV[6]       token of this client's round before, or ""
+-- ARGV[7]       milliseconds to abstain after a loss of memory; 0 does not
+--
+-- Result        1 granted
+--               {'held', place, milliseconds left, value, now}
+--               {'stale', number to propose instead}
+--               {'abstains', milliseconds left}
+--               {'dead'}
+--               {'foreign', place, what}
+--
+-- All keys or none. A number is accepted only above all that were accepted here before: two majorities share a server, so
+-- no number is granted twice and a later grant has the larger one. Harmless when repeated.
+
+-- How far the clocks of clients and servers may differ, in microseconds: so much above its clock begins a counter whose
+-- past is not known.
+local SKEW = 60000000
+
+-- A client whose clock is further ahead than this is told what to propose, so that it does not carry the counter away.
+local AHEAD = 3600000000
+
+local token, previous = ARGV[1], ARGV[6]
+local proposed, last = tonumber(ARGV[4]), tonumber(ARGV[4]) + tonumber(ARGV[5]) - 1
+local quarantine = tonumber(ARGV[7]) * 1000
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local floor = now
+if quarantine > 0 then
+  local epoch = tonumber(redis.call('GET', KEYS[#KEYS]) or '')
+  if not epoch then
+    redis.call('SET', KEYS[#KEYS], string.format('%.0f', now))
+    epoch = now
+  end
+  if now < epoch + quarantine then
+    return {'abstains', math.ceil((epoch + quarantine - now) / 1000)}
+  end
+  floor = epoch + SKEW
+end
+
+-- What stands under the keys: true where it is this client's own.
+local own = {}
+local blocked, granted = nil, 0
+for i = 1, #KEYS - 1, 3 do
+  if redis.call('EXISTS', KEYS[i + 1]) == 1 then
+    return {'dead'}
+  end
+  local held = redis.pcall('GET', KEYS[i])
+  if type(held) == 'table' then
+    return string.find(held.err, 'WRONGTYPE', 1, true) and {'foreign', (i - 1) / 3, 'type'} or held
+  end
+  if held then
+    local owner = string.sub(held, 1, 36)
+    if owner == token then
+      own[i] = true
+      if tonumber(string.match(held, '^%S+ (%d+)')) == proposed then
+        granted = granted + 1
+      end
+    elseif owner == previous then
+      own[i] = true
+    else
+      local left = redis.call('PTTL', KEYS[i])
+      if left < 0 then
+        return {'foreign', (i - 1) / 3, 'expiry'}
+      end
+      blocked = blocked or {'held', (i - 1) / 3, left, held, string.format('%.0f', now)}
+    end
+  end
+end
+if blocked then
+  for i in pairs(own) do
+    redis.call('DEL', KEYS[i])
+  end
+  return blocked
+end
+if granted * 3 == #KEYS - 1 then
+  -- A copy of what was granted before.
+  for i = 1, #KEYS - 1, 3 do
+    if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then
+      redis.call('PEXPIRE', KEYS[i], ARGV[2])
+    end
+  end
+  return 1
+end
+
+local next = proposed > now + AHEAD and now or nil
+for i = 1, #KEYS - 1, 3 do
+  local counter = redis.pcall('GET', KEYS[i + 2])
+  local number = floor
+  if counter then
+    number = type(counter) == 'string' and tonumber(counter)
+    if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, true) then
+      return counter
+    end
+    if not number or number < 0 or number + last - proposed >= 9007199254740991 or number % 1 ~= 0 then
+      return {'foreign', (i - 1) / 3, 'counter'}
+    end
+  end
+  if proposed <= number then
+    next = math.max(next or 0, number + 1)
+    if not counter then
+      -- It begins here: the clock goes on while the client comes again.
+      redis.call('SET', KEYS[i + 2], string.format('%.0f', number))
+    end
+  end
+end
+if next then
+  return {'stale', string.format('%.0f', next)}
+end
+for i = 1, #KEYS - 1, 3 do
+  redis.call('SET', KEYS[i + 2], string.format('%.0f', last))
+end
+local value = token .. string.format(' %.0f ', proposed) .. ARGV[3] .. string.format(' %.0f', now)
+for i = 1, #KEYS - 1, 3 do
+  redis.call('SET', KEYS[i], value, 'PX', ARGV[2])
+end
+return 1

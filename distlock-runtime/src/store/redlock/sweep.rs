@@ -1,0 +1,112 @@
+//! What was not given back on one server, because it did not answer: tried again until it does, or the key has expired.
+//!
+//! One task for each server, however many locks it owes an answer for.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::events;
+use crate::store::redis::RedisStore;
+use crate::store::{Lane, LockStore, Release};
+
+/// Bounds of the pause between two tries.
+const PAUSE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::from_millis(500);
+
+/// What one server owes.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    server: Arc<RedisStore>,
+    limit: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    left: VecDeque<Left>,
+    is_running: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Left {
+    release: Release,
+    give_up_at: Instant,
+}
+
+impl Sweep {
+    /// Each try waits at most `limit` for its answer.
+    pub(super) fn new(server: Arc<RedisStore>, limit: Duration) -> Arc<Self> {
+        Arc::new(Self { server, limit, state: Mutex::default() })
+    }
+
+    /// Leaves a release to be answered within `life`; after that the key has expired.
+    pub(super) fn leave(self: &Arc<Self>, release: Release, life: Duration) {
+        let mut state = self.lock();
+        // A moment that cannot be named does not come in the life of a server.
+        let give_up_at = Instant::now().checked_add(life).unwrap_or_else(Instant::now);
+        state.left.push_back(Left { release, give_up_at });
+        let begins = !std::mem::replace(&mut state.is_running, true);
+        drop(state);
+        if begins {
+            // Made before the task: one that is dropped without ever having run has ended, too.
+            let running = Running { sweep: self.clone(), interrupted: true };
+            tokio::spawn(running.run());
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock, so a poisoned state is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task. If its runtime ends first, the next release that is left starts another one.
+struct Running {
+    sweep: Arc<Sweep>,
+    interrupted: bool,
+}
+
+impl Running {
+    async fn run(mut self) {
+        let mut pause = PAUSE.start;
+        while let Some(next) = self.sweep.next() {
+            match self.sweep.server.release(&next.release, Lane::Back, self.sweep.limit).await {
+                Ok(_) => pause = PAUSE.start,
+                Err(error) if Instant::now() >= next.give_up_at => {
+                    events::release_given_up(&next.release.names.first().key, &error.text);
+                }
+                Err(_) => {
+                    self.sweep.lock().left.push_front(next);
+                    sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                    pause = (pause * 2).min(PAUSE.end);
+                }
+            }
+        }
+        self.interrupted = false;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.interrupted {
+            self.sweep.lock().is_running = false;
+        }
+    }
+}
+
+impl Sweep {
+    /// The next one that is still worth it. If there is none, the task ends.
+    fn next(&self) -> Option<Left> {
+        let mut state = self.lock();
+        let now = Instant::now();
+        // The last one is tried once more at the end of its life; the others would have waited for nothing.
+        while state.left.len() > 1 && state.left.front().is_some_and(|left| left.give_up_at <= now) {
+            state.left.pop_front();
+        }
+        let next = state.left.pop_front();
+        state.is_running = next.is_some();
+        next
+    }
+}

@@ -1,0 +1,198 @@
+//! Counting: what the answers of several servers say together, as soon as they say it.
+
+use std::time::Duration;
+
+use crate::error::Occupant;
+use crate::store::redis::vote::Vote;
+use crate::store::{Renewed, StoreError, StoreErrorKind};
+
+/// How many of `servers` are a majority.
+pub(super) fn quorum(servers: usize) -> usize {
+    servers / 2 + 1
+}
+
+/// What a round of votes has come to.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Granted,
+    /// Enough servers would grant the keys under this number.
+    Stale {
+        next: u64,
+    },
+    /// One holder has the lock.
+    Held {
+        place: usize,
+        occupant: Occupant,
+    },
+    /// Several ask at the same moment.
+    Contested,
+    Foreign {
+        place: usize,
+        what: &'static str,
+    },
+    Failed(StoreError),
+}
+
+/// The votes of one round.
+#[derive(Debug)]
+pub(super) struct Votes {
+    servers: usize,
+    votes: Vec<Vote>,
+    errors: Vec<StoreError>,
+}
+
+impl Votes {
+    pub(super) fn new(servers: usize) -> Self {
+        Self { servers, votes: Vec::new(), errors: Vec::new() }
+    }
+
+    pub(super) fn count(&mut self, answer: Result<Vote, StoreError>) {
+        match answer {
+            Ok(vote) => self.votes.push(vote),
+            Err(error) => self.errors.push(error),
+        }
+    }
+
+    /// What the votes say, if those to come cannot change it.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        let quorum = quorum(self.servers);
+        let number = |which: fn(&Vote) -> bool| self.votes.iter().filter(|vote| which(vote)).count();
+        let granted = number(|vote| matches!(vote, Vote::Granted));
+        if granted >= quorum {
+            return Some(Verdict::Granted);
+        }
+        let to_come = self.servers - self.votes.len() - self.errors.len();
+        if granted + to_come >= quorum {
+            return None;
+        }
+        let stale = number(|vote| matches!(vote, Vote::Stale { .. }));
+        if granted + stale + to_come >= quorum {
+            let next = self.votes.iter().filter_map(|vote| match vote {
+                Vote::Stale { next } => Some(*next),
+                _ => None,
+            });
+            return Some(Verdict::Stale { next: next.max().unwrap_or_default() });
+        }
+        // So many refusals are enough, whatever the others say.
+        let enough = self.servers - quorum + 1;
+        let held = number(|vote| matches!(vote, Vote::Held { .. }));
+        if held >= enough {
+            // Two that share an even number of servers see each other on half of them, and neither has the lock.
+            let by_one = self.held_by_one();
+            if by_one < quorum && by_one + to_come >= quorum {
+                return None;
+            }
+            return Some(if by_one < quorum { Verdict::Contested } else { self.holder(held + quorum - self.servers) });
+        }
+        let mut foreign = self.votes.iter().filter_map(|vote| match vote {
+            Vote::Foreign { place, what } => Some((*place, *what)),
+            _ => None,
+        });
+        if foreign.clone().count() >= enough
+            && let Some((place, what)) = foreign.next()
+        {
+            return Some(Verdict::Foreign { place, what });
+        }
+        // What the servers to come could still make of it: busy, or an answer at all.
+        if to_come > 0 && (held + to_come >= enough || self.votes.is_empty()) {
+            return None;
+        }
+        Some(Verdict::Failed(self.failure(granted + stale, held)))
+    }
+
+    fn held(&self) -> impl Iterator<Item = (usize, &Occupant, &str)> {
+        self.votes.iter().filter_map(|vote| match vote {
+            Vote::Held { place, occupant, owner } => Some((*place, occupant, &**owner)),
+            _ => None,
+        })
+    }
+
+    /// On how many servers one and the same holder was found.
+    fn held_by_one(&self) -> usize {
+        let on_how_many = |owner: &str| self.held().filter(|(_, _, other)| *other == owner).count();
+        self.held().map(|(_, _, owner)| on_how_many(owner)).max().unwrap_or_default()
+    }
+
+    /// Who has the lock. So many of the servers found taken must come free.
+    fn holder(&self, to_free: usize) -> Verdict {
+        let mut left: Vec<Duration> = self.held().filter_map(|(_, occupant, _)| occupant.retry_after).collect();
+        left.sort_unstable();
+        let retry_after = left.get(to_free.saturating_sub(1)).or(left.last()).copied();
+        let on_how_many = |owner: &str| self.held().filter(|(_, _, other)| *other == owner).count();
+        match self.held().max_by_key(|(_, _, owner)| on_how_many(owner)) {
+            Some((place, occupant, _)) => {
+                Verdict::Held { place, occupant: Occupant { retry_after, ..occupant.clone() } }
+            }
+            None => Verdict::Contested,
+        }
+    }
+
+    /// Why there is no decision.
+    fn failure(&self, granted: usize, held: usize) -> StoreError {
+        let enough = self.servers - quorum(self.servers) + 1;
+        let unanswered = self.errors.iter().any(|error| error.unanswered);
+        for kind in [StoreErrorKind::Permission, StoreErrorKind::Config] {
+            let mut of_kind = self.errors.iter().filter(|error| error.kind == kind);
+            if of_kind.clone().count() >= enough
+                && let Some(error) = of_kind.next()
+            {
+                return StoreError { unanswered, ..error.clone() };
+            }
+        }
+        let failed = self.servers - granted - held;
+        let problem = match (self.votes.iter().find_map(without_vote), self.errors.first()) {
+            (Some(problem), _) => problem,
+            (None, Some(error)) => error.text.clone(),
+            (None, None) => "too few servers are left to decide".to_owned(),
+        };
+        let kind = if self.votes.is_empty() {
+            StoreErrorKind::Unavailable
+        } else {
+            StoreErrorKind::NoQuorum { granted, held, failed }
+        };
+        StoreError { kind, text: problem, unanswered }
+    }
+}
+
+/// Why a server that answered did not vote.
+fn without_vote(vote: &Vote) -> Option<String> {
+    match vote {
+        Vote::Abstains { left } => Some(format!(
+            "a server that began without memory does not vote for another {left:.1?}; where all servers are new, call `bootstrap` on the manager once"
+        )),
+        Vote::Foreign { what, .. } => Some((*what).to_owned()),
+        Vote::Dead => Some("a server has heard that this attempt was given up".to_owned()),
+        Vote::Granted | Vote::Held { .. } | Vote::Stale { .. } => None,
+    }
+}
+
+/// What the servers say of one key that was to be prolonged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Prolonged {
+    yes: usize,
+    absent: usize,
+    stolen: usize,
+}
+
+impl Prolonged {
+    pub(super) fn count(&mut self, answer: Renewed) {
+        match answer {
+            Renewed::Yes => self.yes += 1,
+            Renewed::Absent => self.absent += 1,
+            Renewed::Stolen => self.stolen += 1,
+            Renewed::Unknown => {}
+        }
+    }
+
+    /// What is certain by now.
+    pub(super) fn verdict(self, servers: usize) -> Renewed {
+        let quorum = quorum(servers);
+        if self.yes >= quorum {
+            Renewed::Yes
+        } else if self.absent + self.stolen > servers - quorum {
+            if self.stolen > 0 { Renewed::Stolen } else { Renewed::Absent }
+        } else {
+            Renewed::Unknown
+        }
+    }
+}

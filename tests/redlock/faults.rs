@@ -1,0 +1,215 @@
+//! One server of several is away, late, or says something else; and what becomes of what was left there.
+
+use std::time::Duration;
+
+use distlock::{LockError, LossCause, Release};
+use distlock_testkit::{Fault, Match, Refusal};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{HEAL, RENEW, VOTE, comes_to_stand, manager, ms, on, servers, stands};
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_server_delays_nobody_and_is_cleaned_when_it_thaws() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    sleep(ms(10)).await;
+    servers[1].freeze();
+    for round in 0..50 {
+        let begun = Instant::now();
+        let lease = locks.lock(format!("k{round}")).ttl(ms(60_000)).acquire().await.unwrap();
+        assert_eq!(lease.release().await.unwrap(), Release::Released);
+        assert_eq!(begun.elapsed(), ms(0), "round {round}");
+    }
+    sleep(ms(3000)).await;
+    servers[1].thaw();
+    for round in 0..50 {
+        comes_to_stand(&servers, &format!("k{round}"), 0, ms(2000)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_put_on_a_server_that_was_away_and_then_bears_the_loss_of_another() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    servers[0].stop();
+    let lease = locks.lock("k").ttl(ms(3000)).acquire().await.unwrap();
+    assert_eq!(stands(&servers[1..].to_vec(), "k"), 2);
+    servers[0].start(false);
+    sleep(ms(1500)).await;
+    assert_eq!(stands(&servers, "k"), 3);
+    servers[1].stop();
+    sleep(ms(10_000)).await;
+    assert!(lease.is_held());
+    let other = manager(&servers).await;
+    assert!(other.lock("k").try_acquire().await.unwrap().is_none());
+    lease.release().await.unwrap();
+    servers[1].start(true);
+    comes_to_stand(&servers, "k", 0, ms(5000)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bare_quorum_heals_at_once() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    servers[2].inject(Match::nth(1).script(VOTE), Fault::Refuse(Refusal::Loading));
+    // Without it the first renewal would come after 10 s.
+    let lease = locks.lock("k").ttl(ms(30_000)).acquire().await.unwrap();
+    comes_to_stand(&servers, "k", 3, ms(100)).await;
+    lease.release().await.unwrap();
+    comes_to_stand(&servers, "k", 0, ms(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_healed_without_a_good_renewal() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    let lease = locks.lock("k").ttl(ms(3000)).acquire().await.unwrap();
+    sleep(ms(1)).await;
+    servers[0].command(&["DEL", "distlock:k"]).unwrap();
+    servers[1].inject(Match::every().script(RENEW), Fault::Refuse(Refusal::Loading));
+    sleep(ms(1500)).await;
+    assert_eq!(stands(&servers, "k"), 2);
+    assert_eq!(servers[0].log().iter().filter(|seen| seen.parts[1] == HEAL).count(), 0);
+    assert!(lease.is_held());
+    servers[1].clear();
+    sleep(ms(1000)).await;
+    assert_eq!(stands(&servers, "k"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_without_a_majority_is_lost_and_leaves_nothing() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    let lease = locks.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+    sleep(ms(1)).await;
+    for server in &servers[..2] {
+        server.command(&["DEL", "distlock:k"]).unwrap();
+    }
+    let lost = timeout(ms(20_100), lease.lost()).await.unwrap();
+    assert_eq!(lost.cause(), LossCause::Deleted);
+    // On the third it would have lived for another 40 s.
+    comes_to_stand(&servers, "k", 0, ms(100)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_that_failed_does_not_stand_in_the_way_of_the_next() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    // Two refuse for a while. Each round is granted on the third, and given back late.
+    for server in &servers[..2] {
+        server.inject(Match::every().script(VOTE), Fault::Refuse(Refusal::Loading));
+    }
+    let third = servers[2].inject(Match::every().script(crate::support::RELEASE), Fault::DelayCommand(ms(400)));
+    let waiting = tokio::spawn({
+        let locks = locks.clone();
+        async move { locks.lock("k").ttl(ms(60_000)).wait(ms(20_000)).acquire().await }
+    });
+    sleep(ms(1000)).await;
+    assert!(third.hits() > 0);
+    // Now one answers again: with the third it is a majority, if what the round before left there does not count.
+    servers[0].clear();
+    let begun = Instant::now();
+    let lease = waiting.await.unwrap().unwrap();
+    assert!(begun.elapsed() <= ms(600), "{:?}", begun.elapsed());
+    assert!(lease.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropped_at_every_step_nothing_stays() {
+    for latency in [0, 1, 3] {
+        for steps in 0..40 {
+            let servers = servers(3);
+            let locks = manager(&servers).await;
+            locks.lock("warm").run(async |_| ()).await.unwrap();
+            sleep(ms(5)).await;
+            for (number, server) in servers.iter().enumerate() {
+                let late = latency * (u64::try_from(number).unwrap() + 1);
+                server.inject(Match::every().command("EVALSHA"), Fault::DelayCommand(ms(late)));
+            }
+            let acquiring = locks.lock("k").ttl(ms(60_000)).wait(ms(1000)).acquire();
+            if latency == 0 {
+                distlock_testkit::dropped_after(steps as usize, acquiring).await;
+            } else {
+                let _ = timeout(Duration::from_micros(250) * steps, acquiring).await;
+            }
+            comes_to_stand(&servers, "k", 0, ms(1500)).await;
+            // Nor does a copy that comes later put it there.
+            sleep(ms(100)).await;
+            assert_eq!(stands(&servers, "k"), 0);
+            drop(locks.lock("k").acquire().await.unwrap());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_majority_it_is_no_quorum_and_never_busy() {
+    let servers = servers(5);
+    let (holder, locks) = (manager(&servers).await, manager(&servers).await);
+    servers[3..].iter().for_each(|server| server.stop());
+    let lease = holder.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+    let LockError::Busy(_) = locks.lock("k").acquire().await.unwrap_err() else { panic!() };
+    servers[2].stop();
+    let LockError::NoQuorum(it) = locks.lock("k").acquire().await.unwrap_err() else { panic!() };
+    assert_eq!((it.granted(), it.held(), it.failed()), (0, 2, 3));
+    let LockError::NoQuorum(it) = locks.lock("free").acquire().await.unwrap_err() else { panic!() };
+    // Nobody waits for servers whose answers cannot make a majority any more.
+    assert!(it.granted() <= 2 && it.held() == 0 && it.failed() == 5 - it.granted(), "{it}");
+    servers.iter().for_each(|server| server.stop());
+    assert!(matches!(locks.lock("k").acquire().await.unwrap_err(), LockError::Unavailable(_)));
+    drop(lease);
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_gives_back_on_all_servers() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    let leases = [locks.lock("a").acquire().await.unwrap(), locks.lock("b").acquire().await.unwrap()];
+    let shutdown = locks.shutdown(ms(2000)).await;
+    assert_eq!((shutdown.released, shutdown.left), (2, 0));
+    for key in ["a", "b"] {
+        comes_to_stand(&servers, key, 0, ms(10)).await;
+    }
+    drop(leases);
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_servers_in_quarantine_vote_after_it_or_when_told() {
+    for told in [false, true] {
+        let servers = servers(3);
+        let locks = on(&servers).quarantine(true).max_ttl(ms(10_000)).default_ttl(ms(5000)).build().await.unwrap();
+        let LockError::NoQuorum(refused) = locks.lock("k").acquire().await.unwrap_err() else { panic!() };
+        assert!(refused.to_string().contains("bootstrap"), "{refused}");
+        if told {
+            locks.bootstrap().await.unwrap();
+        } else {
+            sleep(ms(9900)).await;
+            assert!(matches!(locks.lock("k").acquire().await, Err(LockError::NoQuorum(_))));
+            sleep(ms(200)).await;
+        }
+        let lease = locks.lock("k").acquire().await.unwrap();
+        sleep(ms(20_000)).await;
+        assert!(lease.is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_under_way_when_all_has_ended() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    servers[2].inject(Match::every(), Fault::BlackHole);
+    for round in 0..5 {
+        let lease = locks.lock(format!("k{round}")).ttl(ms(5000)).acquire().await.unwrap();
+        sleep(ms(2000)).await;
+        lease.release().await.unwrap();
+    }
+    drop(locks);
+    servers.iter().for_each(|server| server.clear());
+    sleep(ms(70_000)).await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0, "tasks are left");
+    for round in 0..5 {
+        assert_eq!(stands(&servers, &format!("k{round}")), 0);
+    }
+}

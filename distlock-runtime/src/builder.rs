@@ -14,8 +14,9 @@ use crate::service::Service;
 use crate::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, Defaults, MIN_TTL, Wait};
 use crate::store::LockStore;
 use crate::store::redis::RedisStore;
+use crate::store::redis::target::Target;
 #[cfg(feature = "testing")]
-use crate::store::redis::target::{Target, streams::Streams};
+use crate::store::redis::target::streams::Streams;
 use crate::store::redis::vote::Memory;
 use crate::store::redlock::Redlock;
 
@@ -271,7 +272,6 @@ impl Builder {
         service: &Service,
         namespace: &Namespace,
     ) -> Result<Arc<dyn LockStore>, LockError> {
-        let open = |url: &String| RedisStore::open(url, self.connect_timeout, self.response_timeout);
         match service {
             Service::Redlock(urls) => {
                 let mut seen: Vec<&str> = urls.iter().map(String::as_str).collect();
@@ -279,11 +279,11 @@ impl Builder {
                 if seen.windows(2).any(|pair| pair[0] == pair[1]) {
                     return Err(Config::new("Redlock was given the same server twice, which would count it as two; name independent servers").into());
                 }
-                let servers = urls.iter().map(open).collect::<Result<_, _>>()?;
-                self.redlock_on(servers, namespace).await
+                let targets = urls.iter().map(|url| RedisStore::target(url)).collect::<Result<Vec<_>, _>>()?;
+                self.redlock_on(targets, namespace).await
             }
             Service::Server(url) => {
-                let store = open(url)?;
+                let store = RedisStore::open(url, self.connect_timeout, self.response_timeout)?;
                 if !self.lazy {
                     store.ready(self.connect_timeout).await?;
                 }
@@ -296,27 +296,22 @@ impl Builder {
 
     #[cfg(feature = "testing")]
     async fn store_on_streams(&self, namespace: &Namespace) -> Result<Arc<dyn LockStore>, LockError> {
-        let on = |streams: &Streams| {
-            RedisStore::on(Target::Streams(streams.clone()), self.connect_timeout, self.response_timeout)
-        };
         let Some(streams) = &self.streams else {
-            return self.redlock_on(self.server_streams.iter().map(on).collect(), namespace).await;
+            let targets = self.server_streams.iter().cloned().map(Target::Streams).collect();
+            return self.redlock_on(targets, namespace).await;
         };
-        let store = on(streams);
+        let target = Target::Streams(streams.clone());
+        let store = RedisStore::on(target, self.connect_timeout, self.response_timeout);
         if !self.lazy {
             store.ready(self.connect_timeout).await?;
         }
         Ok(Arc::new(store))
     }
 
-    async fn redlock_on(
-        &self,
-        servers: Vec<RedisStore>,
-        namespace: &Namespace,
-    ) -> Result<Arc<dyn LockStore>, LockError> {
+    async fn redlock_on(&self, targets: Vec<Target>, namespace: &Namespace) -> Result<Arc<dyn LockStore>, LockError> {
         let quarantine = self.quarantine.then_some(self.defaults.max_ttl);
         let memory = Memory { epoch: namespace.epoch.clone(), quarantine };
-        let store = Redlock::new(servers, memory, self.response_timeout)?;
+        let store = Redlock::new(targets, memory, self.connect_timeout, self.response_timeout)?;
         if !self.lazy {
             store.ready(self.connect_timeout).await?;
         }

@@ -6,7 +6,7 @@ use distlock::{LockError, LossCause, Release};
 use distlock_testkit::{Fault, Match, Refusal};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::{HEAL, RENEW, VOTE, comes_to_stand, manager, ms, on, servers, stands};
+use crate::support::{HEAL, RELEASE, RENEW, VOTE, comes_to_stand, manager, ms, on, servers, stands};
 
 #[tokio::test(start_paused = true)]
 async fn a_frozen_server_delays_nobody_and_is_cleaned_when_it_thaws() {
@@ -98,11 +98,11 @@ async fn a_round_that_failed_does_not_stand_in_the_way_of_the_next() {
     let servers = servers(3);
     let locks = manager(&servers).await;
     locks.lock("warm").run(async |_| ()).await.unwrap();
-    // Two refuse for a while. Each round is granted on the third, and given back late.
+    // Two refuse for a while. Each round is granted on the third, and cannot be given back there.
     for server in &servers[..2] {
         server.inject(Match::every().script(VOTE), Fault::Refuse(Refusal::Loading));
     }
-    let third = servers[2].inject(Match::every().script(crate::support::RELEASE), Fault::DelayCommand(ms(400)));
+    let third = servers[2].inject(Match::every().script(RELEASE), Fault::Refuse(Refusal::Loading));
     let waiting = tokio::spawn({
         let locks = locks.clone();
         async move { locks.lock("k").ttl(ms(60_000)).wait(ms(20_000)).acquire().await }

@@ -7,3 +7,4 @@ mod basics;
 mod combinations;
 mod faults;
 mod support;
+mod waiting;

@@ -7,7 +7,10 @@ use distlock::{Builder, LockManager};
 use distlock_testkit::{EmbeddedServer, Reply};
 use tokio::time::{Instant, sleep};
 
-pub(crate) const VOTE: &str = include_str!("../../distlock-runtime/src/store/redis/lua/vote.lua");
+pub(crate) const VOTE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/vote.lua")
+);
 pub(crate) const RENEW: &str = include_str!("../../distlock-runtime/src/store/redis/lua/renew.lua");
 pub(crate) const HEAL: &str = include_str!("../../distlock-runtime/src/store/redis/lua/heal.lua");
 pub(crate) const RELEASE: &str = concat!(

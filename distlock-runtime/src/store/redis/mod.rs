@@ -46,6 +46,14 @@ pub(crate) struct RedisStore {
     response_timeout: Duration,
 }
 
+/// Whether a store can be told of anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hears {
+    Already,
+    FromNowOn,
+    Nothing,
+}
+
 /// What a key is taken with that is taken together with others.
 #[derive(Debug)]
 struct Take {
@@ -58,13 +66,27 @@ struct Take {
 impl RedisStore {
     /// Reads the URL; connects to nothing.
     pub(crate) fn open(url: &str, connect_timeout: Duration, response_timeout: Duration) -> Result<Self, StoreError> {
+        Ok(Self::on(Self::target(url)?, connect_timeout, response_timeout))
+    }
+
+    /// Where a URL leads.
+    pub(crate) fn target(url: &str) -> Result<Target, StoreError> {
         let client = Client::open(connection_info(url)?).map_err(|error| bad_url(error.category()))?;
-        Ok(Self::on(Target::Server(Box::new(client)), connect_timeout, response_timeout))
+        Ok(Target::Server(Box::new(client)))
     }
 
     /// A store on one node; connects to nothing.
     pub(crate) fn on(target: Target, connect_timeout: Duration, response_timeout: Duration) -> Self {
-        let ears = Arc::new(Ears::default());
+        Self::heard_by(Arc::default(), target, connect_timeout, response_timeout)
+    }
+
+    /// As [`on`](Self::on); what the node tells is heard by ears that several stores share.
+    pub(crate) fn heard_by(
+        ears: Arc<Ears>,
+        target: Target,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+    ) -> Self {
         let connection = |target, ears| Connection::new(target, connect_timeout, response_timeout, ears);
         let front = Arc::new(connection(target.clone(), Some(ears.clone())));
         Self {
@@ -74,6 +96,15 @@ impl RedisStore {
             takes: Arc::default(),
             releases: Arc::default(),
             response_timeout,
+        }
+    }
+
+    /// Hears what the node tells from now on, if it may.
+    pub(crate) async fn hear(&self, limit: Duration) -> Hears {
+        match self.front.listening() {
+            Listening::Yes => Hears::Already,
+            Listening::NotYet if self.front.listen(limit).await == Listening::Yes => Hears::FromNowOn,
+            Listening::NotYet | Listening::Refused => Hears::Nothing,
         }
     }
 
@@ -284,13 +315,13 @@ impl LockStore for RedisStore {
     fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let begun = Instant::now();
-            match self.front.listening() {
-                Listening::Yes => {
+            match self.hear(at_most.min(self.response_timeout)).await {
+                Hears::Already => {
                     let _ = tokio::time::timeout(at_most, ear.told()).await;
                 }
-                // From now on it can be told: it asks again, and says so.
-                Listening::NotYet if self.front.listen(at_most.min(self.response_timeout)).await == Listening::Yes => {}
-                Listening::NotYet | Listening::Refused => {
+                // It asks again, and says so.
+                Hears::FromNowOn => {}
+                Hears::Nothing => {
                     let pause = Duration::from_millis(fastrand::u64(POLL));
                     tokio::time::sleep(pause.min(at_most.saturating_sub(begun.elapsed()))).await;
                 }

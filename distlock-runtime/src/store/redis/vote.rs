@@ -6,10 +6,10 @@ use std::time::Duration;
 use redis::{Cmd, RedisWrite, Value};
 
 use super::scripts::{Form, HEAL, VOTE};
-use super::{RedisStore, foreign, garbled, millis, number, occupant, text};
+use super::{ACQUIRE_KEYS, RedisStore, foreign, garbled, line, millis, number, occupant, text};
 use crate::error::Occupant;
 use crate::key::Names;
-use crate::store::{Description, StoreError, Token};
+use crate::store::{Description, StoreError, Token, Waiting};
 
 /// What one round of votes is about.
 #[derive(Debug)]
@@ -23,6 +23,9 @@ pub(crate) struct Motion {
     /// This client's token before, given up: what it left behind does not stand in the way.
     pub(crate) previous: Option<Token>,
     pub(crate) memory: Memory,
+    /// How the process is found in a line, where it is told that a key is free.
+    pub(crate) waiter: Token,
+    pub(crate) wait: Option<Waiting>,
 }
 
 /// How a server's loss of its memory is noticed.
@@ -76,10 +79,11 @@ impl RedisStore {
     /// One server's vote on a motion, under a proposed fencing number.
     pub(crate) async fn vote(&self, motion: &Motion, proposed: u64, limit: Duration) -> Result<Vote, StoreError> {
         let token = motion.token.as_str();
+        let channel = self.front.channel();
         let value = VOTE
-            .run(&self.front, Form::Known, limit, motion.names.len() * 3 + 1, |command: &mut Cmd| {
+            .run(&self.front, Form::Known, limit, motion.names.len() * ACQUIRE_KEYS + 1, |command: &mut Cmd| {
                 for name in motion.names.iter() {
-                    command.arg(&*name.wire);
+                    line(command, name);
                     command.write_arg_fmt(name.gone(token));
                     command.arg(&*name.fence);
                 }
@@ -87,6 +91,9 @@ impl RedisStore {
                 command.write_arg_fmt(&motion.holder);
                 command.arg(proposed).arg(motion.reserve);
                 command.arg(motion.previous.as_ref().map_or("", Token::as_str)).arg(motion.memory.abstains());
+                let life = motion.wait.map_or(0, |wait| millis(wait.life));
+                let ticket = motion.wait.and_then(|wait| wait.ticket).unwrap_or_default();
+                command.arg(motion.waiter.as_str()).arg(life).arg(ticket).arg(&*channel);
             })
             .await?;
         vote(&value, motion.names.len()).ok_or_else(|| garbled("vote"))

@@ -18,7 +18,9 @@
 //! * **Loss of memory.** With a quarantine, a server without its epoch key abstains for the longest life of a lease, so
 //!   that what it forgot has expired before it votes again.
 //!
-//! There is no common line: who waits asks at random intervals. Within a process the order is that of the gate.
+//! * **Waiting.** Who finds the key taken leaves its name in a line on each server, under a ticket that is the same on all.
+//!   There is no common line, so it gives no right: it only says who is told first when the key is given back. Within a
+//!   process the order is that of the gate.
 
 mod round;
 mod standing;
@@ -29,26 +31,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use self::round::Round;
-use self::standing::Standings;
+use self::standing::{GiveBack, MayStand, Standings};
 use self::sweep::Sweep;
 use self::tally::{Prolonged, Verdict, Votes, quorum};
 use super::ears::{Ear, Ears, Mark};
-use super::redis::RedisStore;
+use super::redis::target::Target;
 use super::redis::vote::{Memory, Missing, Motion, Vote};
+use super::redis::{Hears, RedisStore};
 use super::{
     Acquire, Acquired, BoxFuture, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed, Rest,
-    StoreError, StoreErrorKind, Token, no_quarantine,
+    StoreError, StoreErrorKind, Token, Waiting, no_quarantine,
 };
 use crate::error::{Config, LockError};
 use crate::events;
 use crate::grant::BURIAL;
 use crate::key::Names;
 
-/// Bounds of the pause between two looks at a key that another process holds, in milliseconds.
-const POLL: std::ops::Range<u64> = 20..150;
+/// Bounds of the pause between two looks at a key that another process holds, where no server tells of anything, in
+/// milliseconds.
+const POLL: std::ops::Range<u64> = 20..250;
+
+/// How long after the first server that tells of a key the others are waited for: it takes a majority that is free.
+const TOLD_BY_OTHERS: Duration = Duration::from_millis(1);
 
 /// How often a number is proposed in one round. Each time it is above what the servers named, so a further one is needed
 /// only where another client was faster.
@@ -70,12 +77,20 @@ pub(crate) struct Redlock {
     response_timeout: Duration,
     /// How far the numbers that the servers accept are ahead of this clock, in microseconds, as far as is known.
     ahead: AtomicI64,
-    /// Nobody is told anything by the servers.
+    /// Hear all servers.
     ears: Arc<Ears>,
+    /// The name of this process in every line.
+    waiter: Token,
 }
 
 impl Redlock {
-    pub(crate) fn new(servers: Vec<RedisStore>, memory: Memory, response_timeout: Duration) -> Result<Self, LockError> {
+    /// On these servers; connects to none.
+    pub(crate) fn new(
+        servers: Vec<Target>,
+        memory: Memory,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+    ) -> Result<Self, LockError> {
         if servers.is_empty() || servers.len() > MOST_SERVERS {
             return Err(Config::new(format!(
                 "Redlock with {} servers cannot be used; name 3 or 5 independent ones, as in `.redlock([\"redis://a\", \"redis://b\", \"redis://c\"])`",
@@ -86,7 +101,9 @@ impl Redlock {
         if servers.len().is_multiple_of(2) {
             events::even_servers(servers.len());
         }
-        let servers: Box<[_]> = servers.into_iter().map(Arc::new).collect();
+        let ears = Arc::<Ears>::default();
+        let on = |target| RedisStore::heard_by(ears.clone(), target, connect_timeout, response_timeout);
+        let servers: Box<[_]> = servers.into_iter().map(on).map(Arc::new).collect();
         let sweeps = servers.iter().map(|server| Sweep::new(server.clone(), response_timeout)).collect();
         Ok(Self {
             servers,
@@ -95,7 +112,8 @@ impl Redlock {
             memory,
             response_timeout,
             ahead: AtomicI64::new(0),
-            ears: Arc::default(),
+            ears,
+            waiter: Token::random(),
         })
     }
 
@@ -136,6 +154,8 @@ impl Redlock {
     async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
         let begun = Instant::now();
         let Acquire { names, token, expiry, holder, reserve, previous, .. } = request;
+        // The moment of the first question, which is in the same order on all servers.
+        let wait = request.wait.map(|wait| Waiting { ticket: Some(wait.ticket.unwrap_or_else(now_micros)), ..wait });
         let motion = Arc::new(Motion {
             names: names.clone(),
             token: *token,
@@ -144,6 +164,8 @@ impl Redlock {
             reserve: *reserve,
             previous: *previous,
             memory: self.memory.clone(),
+            waiter: self.waiter,
+            wait,
         });
         let mut proposals = 0;
         loop {
@@ -168,9 +190,13 @@ impl Redlock {
                     Ok(Acquired::Contested)
                 }
                 Verdict::Held { place, occupant } => {
-                    self.finish(&motion, round);
-                    let leftovers = self.standings.may_stand(*token);
-                    Ok(Acquired::Held { place, occupant, ticket: None, leftovers })
+                    let leftovers = self.standings.stands(*token);
+                    if wait.is_some() || leftovers {
+                        self.finish(&motion, round);
+                    } else {
+                        self.finish_and_clean(&motion, round);
+                    }
+                    Ok(Acquired::Held { place, occupant, ticket: wait.and_then(|wait| wait.ticket), leftovers })
                 }
                 Verdict::Contested => {
                     self.finish(&motion, round);
@@ -227,6 +253,23 @@ impl Redlock {
         tokio::spawn(async move {
             while let Some((server, answer)) = round.next().await {
                 standings.answered(token, server, &answer);
+            }
+        });
+    }
+
+    /// As [`finish`](Self::finish), for a token that nobody uses any more: a late grant is given back.
+    fn finish_and_clean(&self, motion: &Arc<Motion>, mut round: VoteRound) {
+        let (standings, sweeps, motion) = (self.standings.clone(), self.sweeps.clone(), motion.clone());
+        tokio::spawn(async move {
+            while let Some((server, answer)) = round.next().await {
+                standings.answered(motion.token, server, &answer);
+            }
+            let left = standings.give_back(motion.token).map(|left| left.servers).unwrap_or_default();
+            standings.forget(motion.token);
+            for MayStand { server, is_late } in left {
+                let bury = is_late.then(|| motion.expiry.max(BURIAL));
+                let release = Release { names: motion.names.clone(), token: motion.token, keep: None, bury };
+                sweeps[server].leave(release, bury.unwrap_or(motion.expiry));
             }
         });
     }
@@ -343,7 +386,12 @@ impl Redlock {
 
     async fn release(&self, request: &Release, lane: Lane, limit: Duration) -> Result<Released, StoreError> {
         let token = request.token;
-        let Some((owing, life)) = self.standings.give_back(token) else { return Ok(Released::Absent) };
+        let Some(GiveBack { servers: owing, life, waits }) = self.standings.give_back(token) else {
+            return Ok(Released::Absent);
+        };
+        if waits {
+            self.leave_line(request, lane, limit);
+        }
         let servers = self.servers.len();
         let requests: Vec<Release> = owing
             .iter()
@@ -389,6 +437,16 @@ impl Redlock {
         })
     }
 
+    /// Takes the process's name out of the lines. Nobody waits for it: a place that stays is forgotten by itself, soon.
+    fn leave_line(&self, request: &Release, lane: Lane, limit: Duration) {
+        let request = Release { token: self.waiter, keep: None, bury: None, ..request.clone() };
+        let mut round = self.round(|server| {
+            let request = request.clone();
+            async move { LockStore::release(&*server, &request, lane, limit).await }
+        });
+        tokio::spawn(async move { while round.next().await.is_some() {} });
+    }
+
     /// Sees to it that the servers that have not answered yet give the token back as well.
     fn leave_to_sweep(
         &self,
@@ -404,7 +462,7 @@ impl Redlock {
                     standings.gave_back(token, server);
                 }
             }
-            let left = standings.give_back(token).map(|(left, _)| left).unwrap_or_default();
+            let left = standings.give_back(token).map(|left| left.servers).unwrap_or_default();
             standings.forget(token);
             for (server, request) in requests {
                 if left.iter().any(|left| left.server == server) {
@@ -488,8 +546,32 @@ impl LockStore for Redlock {
         self.ears.listen(names, since)
     }
 
-    fn wake_up<'a>(&'a self, _ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {
-        let pause = Duration::from_millis(fastrand::u64(POLL)).min(at_most);
-        Box::pin(tokio::time::sleep(pause))
+    fn wake_up<'a>(&'a self, ear: &'a Ear, at_most: Duration) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let begun = Instant::now();
+            let limit = at_most.min(self.response_timeout);
+            let mut round = self.round(|server| async move { server.hear(limit).await });
+            let (mut already, mut newly) = (0, 0);
+            // One that does not answer is not waited for.
+            while already + newly < quorum(self.servers.len()) {
+                match round.next().await {
+                    Some((_, Hears::Already)) => already += 1,
+                    Some((_, Hears::FromNowOn)) => newly += 1,
+                    Some((_, Hears::Nothing)) => {}
+                    None => break,
+                }
+            }
+            tokio::spawn(async move { while round.next().await.is_some() {} });
+            if newly > 0 {
+                // It asks again, and says so.
+                return;
+            }
+            let left = at_most.saturating_sub(begun.elapsed());
+            if already == 0 {
+                tokio::time::sleep(Duration::from_millis(fastrand::u64(POLL)).min(left)).await;
+            } else if timeout(left, ear.told()).await.is_ok() {
+                let _ = timeout(TOLD_BY_OTHERS, ear.told()).await;
+            }
+        })
     }
 }

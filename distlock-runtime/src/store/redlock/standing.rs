@@ -39,6 +39,15 @@ pub(super) struct MayStand {
     pub(super) is_late: bool,
 }
 
+/// What there is to be done about a token that is given back.
+pub(super) struct GiveBack {
+    pub(super) servers: Vec<MayStand>,
+    /// How long it may live there.
+    pub(super) life: Duration,
+    /// It was never granted, and its process stands in the lines.
+    pub(super) waits: bool,
+}
+
 impl Standings {
     /// Notes that all of so many servers are asked. Before anything leaves.
     pub(super) fn ask(&self, motion: &Arc<Motion>, servers: usize) {
@@ -76,6 +85,11 @@ impl Standings {
         if let Some(standing) = self.lock().get_mut(&token) {
             standing.number = number;
         }
+    }
+
+    /// Whether a server has said that it has it.
+    pub(super) fn stands(&self, token: Token) -> bool {
+        self.lock().get(&token).is_some_and(|standing| standing.servers.iter().any(|server| server.stands))
     }
 
     /// Whether any server may have it. If none, it is forgotten.
@@ -125,13 +139,14 @@ impl Standings {
     }
 
     /// Where it has to be given back, and how long it may live there. From now on nothing puts it anywhere.
-    pub(super) fn give_back(&self, token: Token) -> Option<(Vec<MayStand>, Duration)> {
+    pub(super) fn give_back(&self, token: Token) -> Option<GiveBack> {
         let mut all = self.lock();
         let standing = all.get_mut(&token)?;
         standing.is_given_back = true;
         let servers = standing.servers.iter().enumerate().filter(|(_, server)| server.may_stand());
         let servers = servers.map(|(server, state)| MayStand { server, is_late: state.open > 0 }).collect();
-        Some((servers, standing.life))
+        let waits = standing.motion.wait.is_some() && standing.number == 0;
+        Some(GiveBack { servers, life: standing.life, waits })
     }
 
     /// The server has none of it any more.

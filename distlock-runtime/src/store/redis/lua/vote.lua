@@ -1,9 +1,10 @@
 -- One of several independent servers says whether a lock may have its keys here, under a fencing number that the client
 -- proposes.
 --
--- KEYS[3i - 2]  lock key
--- KEYS[3i - 1]  burial of the token
--- KEYS[3i]      fencing counter
+-- For each key, as in queue.lua, and then
+-- KEYS[i + 3]   burial of the token
+-- KEYS[i + 4]   fencing counter
+--
 -- KEYS[#KEYS]   epoch: since when this server remembers, in microseconds
 --
 -- ARGV[1]       token
@@ -13,6 +14,10 @@
 -- ARGV[5]       how many numbers to reserve from there
 -- ARGV[6]       token of this client's round before, or ""
 -- ARGV[7]       milliseconds to abstain after a loss of memory; 0 does not
+-- ARGV[8]       name of the client's process in a line
+-- ARGV[9]       how long to keep its place in line without another question, in milliseconds; 0 for none
+-- ARGV[10]      its ticket: the same on all servers
+-- ARGV[11]      its channel, or "-"
 --
 -- Result        1 granted
 --               {'held', place, milliseconds left, value, now}
@@ -23,6 +28,10 @@
 --
 -- All keys or none. A number is accepted only above all that were accepted here before: two majorities share a server, so
 -- no number is granted twice and a later grant has the larger one. Harmless when repeated.
+--
+-- A place in line gives no right, for each server has a line of its own: it only says who is told when the key is free.
+
+local COMPANIONS = 5
 
 -- How far the clocks of clients and servers may differ, in microseconds: so much above its clock begins a counter whose
 -- past is not known.
@@ -53,13 +62,13 @@ end
 -- What stands under the keys: true where it is this client's own.
 local own = {}
 local blocked, granted = nil, 0
-for i = 1, #KEYS - 1, 3 do
-  if redis.call('EXISTS', KEYS[i + 1]) == 1 then
+for i = 1, #KEYS - 1, COMPANIONS do
+  if redis.call('EXISTS', KEYS[i + 3]) == 1 then
     return {'dead'}
   end
   local held = redis.pcall('GET', KEYS[i])
   if type(held) == 'table' then
-    return string.find(held.err, 'WRONGTYPE', 1, true) and {'foreign', (i - 1) / 3, 'type'} or held
+    return string.find(held.err, 'WRONGTYPE', 1, true) and {'foreign', (i - 1) / COMPANIONS, 'type'} or held
   end
   if held then
     local owner = string.sub(held, 1, 36)
@@ -73,9 +82,9 @@ for i = 1, #KEYS - 1, 3 do
     else
       local left = redis.call('PTTL', KEYS[i])
       if left < 0 then
-        return {'foreign', (i - 1) / 3, 'expiry'}
+        return {'foreign', (i - 1) / COMPANIONS, 'expiry'}
       end
-      blocked = blocked or {'held', (i - 1) / 3, left, held, string.format('%.0f', now)}
+      blocked = blocked or {'held', (i - 1) / COMPANIONS, left, held, string.format('%.0f', now)}
     end
   end
 end
@@ -83,11 +92,23 @@ if blocked then
   for i in pairs(own) do
     redis.call('DEL', KEYS[i])
   end
+  local life = tonumber(ARGV[9])
+  if life > 0 then
+    local entry = string.format('%.0f', math.floor(now / 1000) + life) .. ' 0 ' .. ARGV[11]
+    for i = 1, #KEYS - 1, COMPANIONS do
+      redis.call('ZADD', KEYS[i + 1], ARGV[10], ARGV[8])
+      redis.call('HSET', KEYS[i + 2], ARGV[8], entry)
+      if redis.call('PTTL', KEYS[i + 1]) < life then
+        redis.call('PEXPIRE', KEYS[i + 1], life)
+        redis.call('PEXPIRE', KEYS[i + 2], life)
+      end
+    end
+  end
   return blocked
 end
-if granted * 3 == #KEYS - 1 then
+if granted * COMPANIONS == #KEYS - 1 then
   -- A copy of what was granted before.
-  for i = 1, #KEYS - 1, 3 do
+  for i = 1, #KEYS - 1, COMPANIONS do
     if redis.call('PTTL', KEYS[i]) < tonumber(ARGV[2]) then
       redis.call('PEXPIRE', KEYS[i], ARGV[2])
     end
@@ -96,8 +117,8 @@ if granted * 3 == #KEYS - 1 then
 end
 
 local next = proposed > now + AHEAD and now or nil
-for i = 1, #KEYS - 1, 3 do
-  local counter = redis.pcall('GET', KEYS[i + 2])
+for i = 1, #KEYS - 1, COMPANIONS do
+  local counter = redis.pcall('GET', KEYS[i + 4])
   local number = floor
   if counter then
     number = type(counter) == 'string' and tonumber(counter)
@@ -105,25 +126,29 @@ for i = 1, #KEYS - 1, 3 do
       return counter
     end
     if not number or number < 0 or number + last - proposed >= 9007199254740991 or number % 1 ~= 0 then
-      return {'foreign', (i - 1) / 3, 'counter'}
+      return {'foreign', (i - 1) / COMPANIONS, 'counter'}
     end
   end
   if proposed <= number then
     next = math.max(next or 0, number + 1)
     if not counter then
       -- It begins here: the clock goes on while the client comes again.
-      redis.call('SET', KEYS[i + 2], string.format('%.0f', number))
+      redis.call('SET', KEYS[i + 4], string.format('%.0f', number))
     end
   end
 end
 if next then
   return {'stale', string.format('%.0f', next)}
 end
-for i = 1, #KEYS - 1, 3 do
-  redis.call('SET', KEYS[i + 2], string.format('%.0f', last))
+for i = 1, #KEYS - 1, COMPANIONS do
+  redis.call('SET', KEYS[i + 4], string.format('%.0f', last))
 end
 local value = token .. string.format(' %.0f ', proposed) .. ARGV[3] .. string.format(' %.0f', now)
-for i = 1, #KEYS - 1, 3 do
+for i = 1, #KEYS - 1, COMPANIONS do
   redis.call('SET', KEYS[i], value, 'PX', ARGV[2])
+  if redis.call('EXISTS', KEYS[i + 1]) == 1 then
+    redis.call('ZREM', KEYS[i + 1], ARGV[8])
+    redis.call('HDEL', KEYS[i + 2], ARGV[8])
+  end
 end
 return 1

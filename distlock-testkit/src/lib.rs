@@ -2,6 +2,8 @@
 //!
 //! * [`Server`]: a real `redis-server` or `valkey-server` of one's own, which can be frozen, killed and restarted.
 //!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
+//! * [`Cluster`]: three primaries and three replicas, with slots that move and nodes that fail. [`cluster_or_skip!`]
+//!   gives one to a test.
 //! * [`EmbeddedServer`]: a server inside of the test's own process, with virtual time and faults on demand.
 //! * [`FaultProxy`]: the same faults between a client and any server.
 //! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
@@ -35,6 +37,7 @@ compile_error!("`distlock-testkit` freezes and kills servers by signals; use it 
 mod binary;
 mod cancel;
 mod checker;
+mod cluster;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
@@ -55,6 +58,7 @@ mod wire;
 pub use binary::{Missing, SERVER_BIN};
 pub use cancel::dropped_after;
 pub use checker::{Report, Violation, check};
+pub use cluster::{Cluster, Migration};
 #[cfg(feature = "embedded")]
 pub use embedded::{EmbeddedBuilder, EmbeddedServer, Executed, ServerClock};
 pub use error::{Error, Result};
@@ -76,5 +80,5 @@ mod guide {}
 #[doc(hidden)]
 pub mod __private {
     //! What the macros of this crate expand to; not for use by hand.
-    pub use crate::skip::{name_of, server, servers};
+    pub use crate::skip::{cluster, name_of, server, servers};
 }

@@ -27,6 +27,9 @@ const ASK_EVERY: Duration = Duration::from_millis(2);
 /// killed server could be given the server's own port, and the server could not come back.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+/// How far above its port a node of a cluster listens for the other nodes.
+const CLUSTER_BUS: u16 = 10_000;
+
 /// How many other ports are tried when a chosen one is snatched away.
 const TRIES: u32 = 50;
 
@@ -38,6 +41,8 @@ pub struct Builder {
     password: Option<String>,
     append_only: bool,
     unix_socket: bool,
+    /// It is a node of a cluster, and needs a second port for the others.
+    in_cluster: bool,
     program: Option<PathBuf>,
 }
 
@@ -82,7 +87,14 @@ impl Builder {
     /// [`Error::Missing`] when there is none on this machine; [`Error::NotReady`] with the server's own words when it
     /// does not come up; [`Error::Io`] when the system refuses a process, a folder or a port.
     pub fn spawn(self) -> Result<Server> {
-        self.spawn_at(free_port)
+        let bus = if self.in_cluster { Some(CLUSTER_BUS) } else { None };
+        self.spawn_at(|| free_port(bus))
+    }
+
+    /// Makes it a node of a cluster; see [`Cluster`](crate::Cluster).
+    pub(crate) fn in_cluster(mut self) -> Self {
+        self.in_cluster = true;
+        self.setting("cluster-enabled", "yes")
     }
 
     /// Starts the server at the first of these ports that is not snatched away in the meantime.
@@ -353,7 +365,7 @@ impl Server {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_paused(&self) -> bool {
+    pub(crate) fn is_paused(&self) -> bool {
         self.state().paused
     }
 
@@ -461,14 +473,18 @@ impl Drop for Server {
     }
 }
 
-/// A port nobody listens at. Somebody may take it before the server does: the caller tries again.
-fn free_port() -> Result<u16> {
-    let span = u64::from(PORTS.end - PORTS.start);
+/// A port nobody listens at, nor at the one so far above it. Somebody may take it before the server does: the caller tries
+/// again.
+fn free_port(with: Option<u16>) -> Result<u16> {
+    // The upper one must stay below the outgoing connections as well.
+    let end = if with.is_some() { PORTS.start + (PORTS.end - PORTS.start) / 6 } else { PORTS.end };
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let span = u64::from(end - PORTS.start);
     let start = RandomState::new().hash_one(std::process::id()) % span;
     (0..span)
         .filter_map(|step| u16::try_from((start + step) % span).ok())
         .map(|offset| PORTS.start + offset)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .find(|port| is_free(*port) && with.is_none_or(|above| is_free(port + above)))
         .ok_or_else(|| Error::io("find a free port")(std::io::ErrorKind::AddrInUse.into()))
 }
 
@@ -480,7 +496,7 @@ mod tests {
     #[test]
     fn a_port_that_was_snatched_away_is_left_to_its_owner() {
         let owner = server_or_skip!();
-        let mut ports = vec![free_port().unwrap(), owner.port()];
+        let mut ports = vec![free_port(None).unwrap(), owner.port()];
         let server = Server::builder().spawn_at(|| Ok(ports.pop().unwrap())).unwrap();
         assert_ne!(server.port(), owner.port());
         server.command(&["SET", "k", "v"]).unwrap();

@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use crate::{Builder, Error, Missing, Server};
+use crate::{Builder, Cluster, Error, Missing, Server};
 
 /// Name of the environment variable with the file to which the names of skipped tests are appended.
 pub const SKIP_LOG: &str = "DISTLOCK_SKIP_LOG";
@@ -79,6 +79,22 @@ macro_rules! servers_or_skip {
     }};
 }
 
+/// Gives the test a [`Cluster`](crate::Cluster); else as [`server_or_skip!`]. The argument, if there is one, changes the
+/// [`Builder`] of each node.
+#[macro_export]
+macro_rules! cluster_or_skip {
+    () => {
+        $crate::cluster_or_skip!(|node| node)
+    };
+    ($settings:expr) => {{
+        fn here() {}
+        match $crate::__private::cluster(&$crate::__private::name_of(&here), $settings) {
+            ::core::option::Option::Some(cluster) => cluster,
+            ::core::option::Option::None => return,
+        }
+    }};
+}
+
 /// The path of the function in which `here` was defined.
 #[doc(hidden)]
 #[must_use]
@@ -98,6 +114,12 @@ pub fn server(test: &str, builder: Builder) -> Option<Server> {
 #[must_use]
 pub fn servers(test: &str, count: usize) -> Option<Vec<Server>> {
     or_skip(test, Server::spawn_many(count))
+}
+
+#[doc(hidden)]
+#[must_use]
+pub fn cluster(test: &str, settings: impl Fn(Builder) -> Builder) -> Option<Cluster> {
+    or_skip(test, Cluster::spawn_with(settings))
 }
 
 fn or_skip<T>(test: &str, spawned: Result<T, Error>) -> Option<T> {

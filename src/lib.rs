@@ -34,6 +34,7 @@
 //!
 //! # Features
 //!
+//! * `cluster`: a Redis Cluster, with the URL `redis+cluster://host,host`.
 //! * `testing`: managers over in-process streams, for fault tests under paused time.
 //! * `tracing`: sends lost leases, unanswered releases and outages to [`tracing`](https://docs.rs/tracing).
 

@@ -14,6 +14,8 @@ use crate::service::Service;
 use crate::settings::{DEFAULT_MAX_TTL, DEFAULT_TTL, Defaults, MIN_TTL, Wait};
 use crate::store::LockStore;
 use crate::store::redis::RedisStore;
+#[cfg(feature = "cluster")]
+use crate::store::redis::cluster::ClusterStore;
 use crate::store::redis::target::Target;
 #[cfg(feature = "testing")]
 use crate::store::redis::target::streams::Streams;
@@ -249,6 +251,8 @@ impl Builder {
             return Err(Config::new("the tokio clock is paused, under which a real server cannot be used; use `LockManager::in_memory()` in tests with `start_paused`").into());
         }
         let store = self.store_on_servers(&service, &namespace).await?;
+        #[cfg(feature = "cluster")]
+        let namespace = if matches!(service, Service::Cluster(_)) { namespace.in_cluster() } else { namespace };
         LockManager::assemble_on_server(&self, namespace, store)
     }
 
@@ -284,6 +288,14 @@ impl Builder {
             }
             Service::Server(url) => {
                 let store = RedisStore::open(url, self.connect_timeout, self.response_timeout)?;
+                if !self.lazy {
+                    store.ready(self.connect_timeout).await?;
+                }
+                Ok(Arc::new(store))
+            }
+            #[cfg(feature = "cluster")]
+            Service::Cluster(rest) => {
+                let store = ClusterStore::open(rest, self.connect_timeout, self.response_timeout)?;
                 if !self.lazy {
                     store.ready(self.connect_timeout).await?;
                 }

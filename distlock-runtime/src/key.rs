@@ -10,6 +10,8 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::error::{Config, InvalidKey, LockError};
+#[cfg(feature = "cluster")]
+use crate::slot::{slot_of, tag_of};
 
 /// The longest name that is used as it is.
 const MAX_NAME: usize = 512;
@@ -81,10 +83,19 @@ impl From<String> for Keys {
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {
     text: Arc<str>,
-    /// The fencing counter: one for the whole namespace.
-    fence: Arc<str>,
+    fences: Fences,
     /// Says since when a server remembers what it granted.
     pub(crate) epoch: Arc<str>,
+}
+
+/// Which fencing counters a namespace has.
+#[derive(Clone, Debug)]
+enum Fences {
+    /// One for the whole namespace.
+    One(Arc<str>),
+    /// One for each slot of a Cluster: a script reaches no other slot than that of its keys.
+    #[cfg(feature = "cluster")]
+    OnePerSlot,
 }
 
 impl Default for Namespace {
@@ -110,13 +121,43 @@ impl Namespace {
     }
 
     fn named(text: &str) -> Self {
-        Self { text: text.into(), fence: format!("{{{text}}}:fence").into(), epoch: format!("{{{text}}}:epoch").into() }
+        Self {
+            text: text.into(),
+            fences: Fences::One(format!("{{{text}}}:fence").into()),
+            epoch: format!("{{{text}}}:epoch").into(),
+        }
+    }
+
+    /// The same namespace in a Cluster. Locks on keys of different slots are refused.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn in_cluster(self) -> Self {
+        Self { fences: Fences::OnePerSlot, ..self }
+    }
+
+    /// Another namespace of the same manager.
+    fn sibling(&self, text: &str) -> Result<Self, LockError> {
+        let sibling = Self::new(text)?;
+        match self.fences {
+            Fences::One(_) => Ok(sibling),
+            #[cfg(feature = "cluster")]
+            Fences::OnePerSlot => Ok(sibling.in_cluster()),
+        }
+    }
+
+    /// The fencing counter of a lock key. No lock key can equal it.
+    #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
+    fn fence(&self, wire: &str) -> Arc<str> {
+        match &self.fences {
+            Fences::One(fence) => fence.clone(),
+            #[cfg(feature = "cluster")]
+            Fences::OnePerSlot => format!("{{{}}}:{}:fence", tag_of(slot_of(wire)), self.text).into(),
+        }
     }
 
     /// The names that keys have on a server.
     pub(crate) fn names(&self, keys: &Keys) -> Result<Arc<Names>, LockError> {
         let name = |key: &KeyText| match key.namespace {
-            Some(own) if own != &*self.text => Self::new(own)?.name(&key.text),
+            Some(own) if own != &*self.text => self.sibling(own)?.name(&key.text),
             _ => self.name(&key.text),
         };
         let first = name(&keys.first)?;
@@ -124,6 +165,10 @@ impl Namespace {
             return Ok(Arc::new(Names::one(first)));
         }
         let declared = std::iter::once(Ok(first)).chain(keys.more.iter().map(name)).collect::<Result<Vec<_>, _>>()?;
+        #[cfg(feature = "cluster")]
+        if matches!(self.fences, Fences::OnePerSlot) {
+            in_one_slot(&declared)?;
+        }
         Ok(Arc::new(Names::several(declared)))
     }
 
@@ -206,7 +251,7 @@ pub(crate) struct LockName {
     pub(crate) key: Arc<str>,
     /// The lock key on the server: `<namespace>:<key>`.
     pub(crate) wire: Arc<str>,
-    /// The fencing counter: one for the whole namespace.
+    /// The fencing counter: one for the whole namespace, in a Cluster one for each slot.
     pub(crate) fence: Arc<str>,
 }
 
@@ -223,7 +268,8 @@ impl LockName {
         if hash_tag(&wire).is_none() && wire.contains('}') {
             return Err(InvalidKey::new(key, "it has a `}` but no hash tag, so its companions would live in another slot of a cluster; remove the brace, or write a whole tag as in `{shop:7}:order`").into());
         }
-        Ok(Self { key: key.into(), wire: wire.into(), fence: namespace.fence.clone() })
+        let fence = namespace.fence(&wire);
+        Ok(Self { key: key.into(), wire: wire.into(), fence })
     }
 
     /// The name under which `token` is buried, so that a late copy of its acquisition is refused.
@@ -261,10 +307,28 @@ impl fmt::Display for Companion<'_> {
 
 /// The part of `name` that decides its slot in a Cluster, if it is not the whole name: what stands between the first
 /// `{` and the next `}`, unless that is nothing.
-fn hash_tag(name: &str) -> Option<&str> {
+pub(crate) fn hash_tag(name: &str) -> Option<&str> {
     let (_, rest) = name.split_once('{')?;
     let (tag, _) = rest.split_once('}')?;
     (!tag.is_empty()).then_some(tag)
+}
+
+/// A script in a Cluster reaches one slot, so keys that are taken together must be in one.
+#[cfg(feature = "cluster")]
+fn in_one_slot(names: &[LockName]) -> Result<(), LockError> {
+    let Some((first, more)) = names.split_first() else { return Ok(()) };
+    let slot = slot_of(&first.wire);
+    match more.iter().find(|name| slot_of(&name.wire) != slot) {
+        Some(other) => Err(InvalidKey::new(
+            &*other.key,
+            format!(
+                "it is in another slot of the cluster than `{}`, and keys that are taken together must be in one; give them a common hash tag, as in `{{shop:7}}:order`",
+                first.key
+            ),
+        )
+        .into()),
+        None => Ok(()),
+    }
 }
 
 fn shortened(full: &str) -> String {
@@ -347,6 +411,52 @@ mod tests {
         let names = Namespace::default().names(&keys).unwrap();
         assert_eq!((&*names.first().wire, &*names.first().fence), ("billing:k", "{billing}:fence"));
         assert!(Namespace::default().names(&Keys::one("k".to_owned()).in_namespace("a b")).is_err());
+    }
+
+    /// Names made of what decides a slot, and of what looks like it.
+    #[cfg(feature = "cluster")]
+    fn hostile_keys() -> impl Iterator<Item = String> {
+        let mut dice = fastrand::Rng::with_seed(7);
+        (0..20_000).map(move |_| {
+            let pieces = ["{", "}", "{}", "a", ":", "{x}", "queue", "é", "%7B", "fence", "gone:"];
+            let length = if dice.u8(..) == 0 { 300 } else { dice.usize(1..8) };
+            (0..length).map(|_| pieces[dice.usize(..pieces.len())]).collect()
+        })
+    }
+
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn whatever_belongs_to_a_key_is_in_its_slot_and_equals_no_lock_key() {
+        let namespace = Namespace::default().in_cluster();
+        let mut taken = 0;
+        for key in hostile_keys() {
+            let Ok(name) = LockName::new(&namespace, &key) else { continue };
+            taken += 1;
+            let slot = slot_of(&name.wire);
+            let own = [name.queue().to_string(), name.waiters().to_string(), name.gone("T").to_string()];
+            for companion in own.iter().map(|name| &**name).chain([&*name.fence]) {
+                assert_eq!(slot_of(companion), slot, "{key:?}: {companion:?}");
+                assert!(!companion.starts_with("distlock:"), "{companion:?}");
+            }
+        }
+        assert!(taken > 1000, "{taken}");
+    }
+
+    #[cfg(feature = "cluster")]
+    #[test]
+    fn keys_of_one_lock_in_a_cluster_are_in_one_slot_or_refused() {
+        let cluster = Namespace::default().in_cluster();
+        let keys = |texts: [&str; 2]| Keys::several(texts.map(|text| Ok(Keys::one(text.to_owned())))).unwrap();
+        let names = cluster.names(&keys(["{shop:7}:a", "{shop:7}:b"])).unwrap();
+        assert_eq!(names.at(0).fence, names.at(1).fence);
+        let Err(LockError::InvalidKey(refused)) = cluster.names(&keys(["a", "b"])) else { panic!("not refused") };
+        assert!(refused.problem().contains("hash tag"), "{refused}");
+        // The manager's cluster holds for declarations with a namespace of their own as well.
+        assert!(cluster.names(&keys(["a", "b"]).in_namespace("billing")).is_err());
+        let own = cluster.names(&Keys::one("{x}k".to_owned()).in_namespace("billing")).unwrap();
+        assert!(own.first().fence.ends_with("}:billing:fence"), "{own:?}");
+        // Elsewhere slots mean nothing.
+        Namespace::default().names(&keys(["a", "b"])).unwrap();
     }
 
     #[test]

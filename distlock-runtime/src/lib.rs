@@ -6,7 +6,7 @@
 //!
 //! * `lock` (by hand) or `private` (the attribute) says what is wanted; `settings` checks it; `current` finds the manager.
 //! * `segment` writes values into a key, `items` goes through a list
-//!   of things, `whole` takes a computed key, `key` names the key on a server.
+//!   of things, `whole` takes a computed key, `key` names the key on a server, `slot` knows where a cluster keeps it.
 //! * `locked` is the call as a future: it acquires, polls the body under the deadline, releases.
 //! * `acquire` gets the lease: through the process's `gate`, by one `attempt` after the other at the `store`, waiting in
 //!   between.
@@ -49,6 +49,8 @@ mod release;
 mod segment;
 mod service;
 mod settings;
+#[cfg(feature = "cluster")]
+mod slot;
 mod store;
 mod watchdog;
 mod whole;

@@ -72,6 +72,18 @@ impl LockManager {
     /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]`, `unix:///path`, or `memory:`. A URL
     /// without a scheme gets `redis://`.
     ///
+    /// With the feature `cluster` also a Redis Cluster, `redis+cluster://[user:password@]host[:port],host[:port]`: some of
+    /// its nodes, by which the others are found. Keys that are taken together must be in one slot there.
+    ///
+    /// ```no_run
+    /// # async fn connect() -> Result<(), distlock_runtime::LockError> {
+    /// # use distlock_runtime::LockManager;
+    /// let one = LockManager::connect("redis://127.0.0.1:6379").await?;
+    /// let many = LockManager::connect("redis+cluster://10.0.0.1:6379,10.0.0.2:6379").await?;
+    /// # let _ = (one, many);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     ///
     /// `Unavailable` when no server answers within the connect time-out of one second, `Permission` when it refuses the

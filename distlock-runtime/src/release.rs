@@ -8,7 +8,7 @@ use crate::background::Counted;
 use crate::clock::needs_runtime;
 use crate::error::LockError;
 use crate::events;
-use crate::gate::Turn;
+use crate::gate::{News, Turn};
 use crate::grant::{BURIAL, End, Grant};
 use crate::hand_on::hand_on;
 use crate::manager::Inner;
@@ -59,7 +59,12 @@ pub(crate) fn release(
             }
             Err(error) => {
                 events::release_unanswered(&unfinished.request.names.first().key, &error.text);
-                Err(error.into())
+                let error = LockError::from(error);
+                // Others of this process that want the key are not told that it is busy: nobody has it any more.
+                if let Some(turn) = &unfinished.turn {
+                    turn.tell(News::Failing(error.clone()));
+                }
+                Err(error)
             }
         }
     }

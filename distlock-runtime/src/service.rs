@@ -9,6 +9,9 @@ pub(crate) enum Service {
     Server(String),
     /// Several independent servers, of which a majority decides.
     Redlock(Vec<String>),
+    /// A cluster, with what stands behind the scheme.
+    #[cfg(feature = "cluster")]
+    Cluster(String),
 }
 
 impl Service {
@@ -17,7 +20,7 @@ impl Service {
         let server = |url: &str| {
             match Self::of(url)? {
             Self::Server(url) => Ok(url),
-            Self::Memory | Self::Redlock(_) => Err(Config::new(
+            _ => Err(Config::new(
                 "each URL of Redlock names one server; write `redlock:redis://a,redis://b,redis://c`, or `.redlock([\"redis://a\", …])`",
             )
             .into()),
@@ -49,9 +52,13 @@ impl Service {
             "redis" | "valkey" => Ok(Self::Server(format!("redis{rest}"))),
             "unix" | "redis+unix" | "valkey+unix" => Ok(Self::Server(format!("unix{rest}"))),
             "rediss" | "valkeys" => Err(not_in_this_build("rediss://", "TLS (feature `tls-rustls`)")),
-            "redis+cluster" | "redis-cluster" | "cluster" => {
-                Err(not_in_this_build("redis+cluster://", "Redis Cluster (feature `cluster`)"))
-            }
+            #[cfg(feature = "cluster")]
+            "redis+cluster" | "redis-cluster" | "cluster" => Ok(Self::Cluster(rest.trim_start_matches(':').to_owned())),
+            #[cfg(not(feature = "cluster"))]
+            "redis+cluster" | "redis-cluster" | "cluster" => Err(Config::new(
+                "`redis+cluster://` needs the feature `cluster`; write `features = [\"cluster\"]` at `distlock` in Cargo.toml",
+            )
+            .into()),
             "redis+sentinel" | "redis-sentinel" | "sentinel" => {
                 Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)"))
             }

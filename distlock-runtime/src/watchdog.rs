@@ -200,7 +200,7 @@ impl Watchdog {
         // A lease with little left gives its batch little time; it must not take it from those that have more.
         let is_urgent = |grant: &Arc<Grant>| grant.remaining() / 2 < self.response_timeout;
         let (urgent, relaxed): (Vec<_>, Vec<_>) = due.into_iter().map(|watched| watched.grant).partition(is_urgent);
-        for batch in batches(urgent).into_iter().chain(batches(relaxed)) {
+        for batch in self.batches(urgent).into_iter().chain(self.batches(relaxed)) {
             tokio::spawn(self.clone().renew(batch));
         }
     }
@@ -227,6 +227,26 @@ impl Watchdog {
                 due.push(watched);
             }
         }
+    }
+
+    /// Parts leases into batches of at most [`BATCH`] keys, as the store can renew them together.
+    fn batches(&self, mut grants: Vec<Arc<Grant>>) -> Vec<Vec<Arc<Grant>>> {
+        let group_of = |grant: &Arc<Grant>| self.store.group(&grant.names.first().wire);
+        grants.sort_by_cached_key(group_of);
+        let mut batches: Vec<Vec<Arc<Grant>>> = Vec::new();
+        let (mut room, mut group) = (0, 0);
+        for grant in grants {
+            let (keys, own) = (grant.names.len(), group_of(&grant));
+            match batches.last_mut() {
+                Some(batch) if keys <= room && own == group => batch.push(grant),
+                _ => {
+                    (room, group) = (BATCH, own);
+                    batches.push(vec![grant]);
+                }
+            }
+            room = room.saturating_sub(keys);
+        }
+        batches
     }
 
     async fn renew(self: Arc<Self>, batch: Vec<Arc<Grant>>) {
@@ -306,24 +326,6 @@ impl Watchdog {
         // Nothing that can panic runs under the lock, so a poisoned state is still whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Parts leases into batches of at most [`BATCH`] keys.
-fn batches(grants: Vec<Arc<Grant>>) -> Vec<Vec<Arc<Grant>>> {
-    let mut batches: Vec<Vec<Arc<Grant>>> = Vec::new();
-    let mut room = 0;
-    for grant in grants {
-        let keys = grant.names.len();
-        match batches.last_mut() {
-            Some(batch) if keys <= room => batch.push(grant),
-            _ => {
-                room = BATCH;
-                batches.push(vec![grant]);
-            }
-        }
-        room = room.saturating_sub(keys);
-    }
-    batches
 }
 
 /// Notes the end of the loop when it does not end by itself: a runtime that shuts down drops its tasks.

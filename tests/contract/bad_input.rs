@@ -36,7 +36,8 @@ async fn settings_of_a_manager_that_cannot_work_are_refused() {
         (memory().response_timeout(Duration::ZERO), "response_timeout"),
         (memory().connect_timeout(Duration::ZERO), "connect_timeout"),
         (LockManager::builder().url("rediss://h:1"), "tls-rustls"),
-        (LockManager::builder().url("redis+cluster://h:1"), "cluster"),
+        // Without the feature for that reason, with it because a cluster has one database.
+        (LockManager::builder().url("redis+cluster://h:1/1"), "cluster"),
         (LockManager::builder().url("redis+sentinel://h:1/m"), "sentinel"),
         (LockManager::builder().url("redlock:redis://a,memory:"), "redlock"),
         (LockManager::builder().url("http://h:1"), "redis://"),

@@ -21,8 +21,8 @@ use crate::key::Names;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What one lock service does. Implemented by [`MemoryStore`](memory::MemoryStore), [`RedisStore`](redis::RedisStore) and
-/// [`Redlock`](redlock::Redlock), which is made of several of the second.
+/// What one lock service does. Implemented by [`MemoryStore`](memory::MemoryStore), [`RedisStore`](redis::RedisStore),
+/// `ClusterStore`, and [`Redlock`](redlock::Redlock), which is made of several of the second.
 pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
     /// Takes all keys if all are free, in one step on the server; otherwise none. Idempotent for its own token: if the
     /// token already holds the keys, it is granted again with the same fencing tokens, and the keys live at least one
@@ -37,6 +37,11 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
         lane: Lane,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>>;
+
+    /// Which renewals may share a batch: those of keys with the same number. One of them is not delayed by another.
+    fn group(&self, _wire: &str) -> u32 {
+        0
+    }
 
     /// Gives the keys back that belong to the token; withdraws whatever else the token has on the server.
     fn release<'a>(
@@ -266,6 +271,9 @@ pub(crate) struct StoreError {
     pub(crate) text: String,
     /// Whether the command may have reached the server and not been answered.
     pub(crate) unanswered: bool,
+    /// What a node of a cluster says about where the command belongs.
+    #[cfg(feature = "cluster")]
+    pub(crate) detour: Option<Box<redis::cluster::Detour>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,12 +298,18 @@ impl StoreErrorKind {
 impl StoreError {
     /// The command did not leave, or the server refused it.
     pub(crate) fn new(kind: StoreErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), unanswered: false }
+        Self {
+            kind,
+            text: text.into(),
+            unanswered: false,
+            #[cfg(feature = "cluster")]
+            detour: None,
+        }
     }
 
     /// The command may have been executed.
     pub(crate) fn unanswered(text: impl Into<String>) -> Self {
-        Self { kind: StoreErrorKind::Unavailable, text: text.into(), unanswered: true }
+        Self { unanswered: true, ..Self::new(StoreErrorKind::Unavailable, text) }
     }
 }
 

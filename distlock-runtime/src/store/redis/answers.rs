@@ -52,11 +52,11 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
         };
     };
     let detail = error.detail().unwrap_or_default();
-    match code {
+    let meaning = match code {
         "NOPERM" => StoreError::new(
             Permission,
             format!(
-                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME, ZADD, ZREM, ZRANGE, ZSCORE, HSET, HGET, HDEL, PUBLISH, SUBSCRIBE) on the keys of the namespace"
+                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME, ZADD, ZREM, ZRANGE, ZSCORE, HSET, HGET, HDEL, PUBLISH, SUBSCRIBE; in a Cluster also CLUSTER SLOTS, ASKING, SPUBLISH, SSUBSCRIBE) on the keys of the namespace"
             ),
         ),
         "NOAUTH" | "WRONGPASS" => StoreError::new(
@@ -71,8 +71,15 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
         "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" => {
             StoreError::new(Unavailable, format!("the server answered {code} {detail}"))
         }
+        "MOVED" | "ASK" | "CROSSSLOT" => StoreError::new(
+            Config,
+            format!("the server is a node of a Redis Cluster (it answered {code}); write `redis+cluster://host:port`"),
+        ),
         _ => StoreError::new(Config, format!("the server answered {code} {detail}")),
-    }
+    };
+    #[cfg(feature = "cluster")]
+    let meaning = StoreError { detour: super::cluster::Detour::read(code, detail).map(Box::new), ..meaning };
+    meaning
 }
 
 const CODES: [&str; 13] = [

@@ -98,10 +98,13 @@ impl Connection {
 
     /// What an entry in a line names as its channel; `-` as long as nothing can be told.
     pub(super) fn channel(&self) -> Arc<str> {
-        match (&self.told, self.listening()) {
-            (Some(told), Listening::Yes) => told.channel.clone(),
-            _ => "-".into(),
-        }
+        self.current().and_then(|live| live.listening.channel()).unwrap_or_else(|| "-".into())
+    }
+
+    /// Whether the last sign that it listens is younger than this.
+    #[cfg(feature = "cluster")]
+    pub(super) fn is_trusted(&self, age: Duration) -> bool {
+        self.current().and_then(|live| live.listening.since()).is_some_and(|since| since.elapsed() < age)
     }
 
     /// Listens to the channel, once per connection.
@@ -117,20 +120,59 @@ impl Connection {
         });
         let Ok(Some((live, answer))) = subscribed.await else { return Listening::NotYet };
         match answer {
-            Ok(()) => live.listening.set(Listening::Yes),
+            Ok(()) => live.listening.begin(told.channel.clone()),
             Err(error) if closes_connection(&error) => self.note_answer(&live, &Err(error)),
             Err(error) => {
                 events::wake_ups_refused(&classify(&error).text);
-                live.listening.set(Listening::Refused);
+                live.listening.refuse();
             }
         }
         live.listening.get()
+    }
+
+    /// Listens to a channel in a slot that this node serves, and so looks whether the connection still works. A channel
+    /// that is listened to already stays.
+    ///
+    /// Only for a connection that sends nothing else: the server may end such a subscription unasked, which the client
+    /// crate takes for the answer to the command that is under way.
+    #[cfg(feature = "cluster")]
+    pub(super) async fn listen_in(&self, slot: u16, limit: Duration) -> Listening {
+        let channel = self.current().and_then(|live| live.listening.channel());
+        let channel = channel.unwrap_or_else(|| listening::channel_in(slot));
+        match self.send(redis::cmd("SSUBSCRIBE").arg(&*channel), limit).await {
+            // That it listens was told, if it is so, before the answer.
+            Ok(_) => {}
+            Err(Refusal::Failed(error)) if error.kind == StoreErrorKind::Unavailable || error.detour.is_some() => {
+                return Listening::NotYet;
+            }
+            Err(refusal) => {
+                if let Refusal::Failed(error) = &refusal {
+                    events::wake_ups_refused(&error.text);
+                }
+                if let Some(live) = self.current() {
+                    live.listening.refuse();
+                }
+            }
+        }
+        self.listening()
     }
 
     /// Sends one command and waits at most `limit` for its answer, connecting first if need be.
     ///
     /// Cancel safe in this sense: a command whose future is dropped is not repeated, but may be executed.
     pub(crate) async fn send(&self, command: &Cmd, limit: Duration) -> Result<Value, Refusal> {
+        self.send_packet(Packet::Command(command), limit).await
+    }
+
+    /// [`send`](Self::send) to a node that the command's slot is on its way to.
+    #[cfg(feature = "cluster")]
+    pub(super) async fn send_asking(&self, command: &Cmd, limit: Duration) -> Result<Value, Refusal> {
+        let mut asking = redis::Pipeline::with_capacity(2);
+        asking.cmd("ASKING").add_command(command.clone());
+        self.send_packet(Packet::LastOf(&asking), limit).await
+    }
+
+    async fn send_packet(&self, packet: Packet<'_>, limit: Duration) -> Result<Value, Refusal> {
         let deadline = Instant::now() + limit.min(FAR);
         let mut live = match self.current() {
             Some(live) => live,
@@ -138,7 +180,7 @@ impl Connection {
         };
         let sent_at = Instant::now();
         let left = deadline.saturating_duration_since(sent_at);
-        match timeout(left, live.connection.send_packed_command(command)).await {
+        match timeout(left, packet.send(&mut live.connection)).await {
             Ok(answer) => {
                 let answer = answer.and_then(Value::extract_error);
                 self.note_answer(&live, &answer);
@@ -278,6 +320,27 @@ impl Connection {
     }
 }
 
+/// What is written at once.
+enum Packet<'a> {
+    Command(&'a Cmd),
+    /// Two commands; the answer of the second counts.
+    #[cfg(feature = "cluster")]
+    LastOf(&'a redis::Pipeline),
+}
+
+impl Packet<'_> {
+    async fn send(&self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+        match self {
+            Self::Command(command) => connection.send_packed_command(command).await,
+            #[cfg(feature = "cluster")]
+            Self::LastOf(pair) => {
+                let mut answers = connection.send_packed_commands(pair, 1, 1).await?;
+                Ok(answers.pop().unwrap_or(Value::Nil))
+            }
+        }
+    }
+}
+
 /// Longer than any wait, and short enough to be added to a moment.
 const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
@@ -357,11 +420,12 @@ impl Attempt {
         // Commands are timed by the callers, each within its own budget.
         let mut config =
             AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
+        let listening = Arc::<listening::State>::default();
         if let Some(ears) = self.ears.clone() {
-            config = config.set_push_sender(listening::hear(ears));
+            config = config.set_push_sender(listening::hear(ears, listening.clone()));
         }
         match timeout(self.limit, self.target.connect(&config)).await {
-            Ok(Ok(connection)) => Ok(Live { connection, listening: Arc::default() }),
+            Ok(Ok(connection)) => Ok(Live { connection, listening }),
             Ok(Err(error)) => Err(self.failure(&error)),
             Err(_elapsed) => Err(StoreError::new(
                 StoreErrorKind::Unavailable,

@@ -5,6 +5,8 @@
 //! Each operation is one script, so one round trip. Those who wait are told of their turn on the front connection.
 
 mod answers;
+#[cfg(feature = "cluster")]
+pub(crate) mod cluster;
 mod connection;
 mod crowd;
 mod listening;
@@ -39,6 +41,8 @@ const POLL: std::ops::Range<u64> = 20..250;
 pub(crate) struct RedisStore {
     front: Arc<Connection>,
     back: Connection,
+    /// The one on which waiters are told of their turn.
+    listener: Arc<Connection>,
     ears: Arc<Ears>,
     takes: Arc<Crowd<Take, u64>>,
     releases: Arc<Crowd<Release, Released>>,
@@ -90,6 +94,7 @@ impl RedisStore {
         let connection = |target, ears| Connection::new(target, connect_timeout, response_timeout, ears);
         let front = Arc::new(connection(target.clone(), Some(ears.clone())));
         Self {
+            listener: front.clone(),
             front,
             back: connection(target, None),
             ears,
@@ -101,10 +106,26 @@ impl RedisStore {
 
     /// Hears what the node tells from now on, if it may.
     pub(crate) async fn hear(&self, limit: Duration) -> Hears {
-        match self.front.listening() {
+        match self.listener.listening() {
             Listening::Yes => Hears::Already,
-            Listening::NotYet if self.front.listen(limit).await == Listening::Yes => Hears::FromNowOn,
+            Listening::NotYet if self.listener.listen(limit).await == Listening::Yes => Hears::FromNowOn,
             Listening::NotYet | Listening::Refused => Hears::Nothing,
+        }
+    }
+
+    /// A store on one node of a cluster, connecting to nothing. Its waiters listen beside its commands.
+    #[cfg(feature = "cluster")]
+    fn member(client: Client, connect_timeout: Duration, response_timeout: Duration, ears: Arc<Ears>) -> Self {
+        let target = Target::Server(Box::new(client));
+        let connection = |ears| Connection::new(target.clone(), connect_timeout, response_timeout, ears);
+        Self {
+            front: Arc::new(connection(None)),
+            back: connection(None),
+            listener: Arc::new(connection(Some(ears.clone()))),
+            ears,
+            takes: Arc::default(),
+            releases: Arc::default(),
+            response_timeout,
         }
     }
 
@@ -144,7 +165,7 @@ impl RedisStore {
     async fn acquire_alone(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
         let token = request.token.as_str();
         // Who cannot be told of its turn yet has its place in line all the same; `wake_up` makes it hear.
-        let wait = request.wait.map(|wait| (wait, self.front.channel()));
+        let wait = request.wait.map(|wait| (wait, self.listener.channel()));
         let value = ACQUIRE
             .run(&self.front, Form::Known, limit, request.names.len() * ACQUIRE_KEYS, |command: &mut Cmd| {
                 for name in request.names.iter() {
@@ -163,9 +184,15 @@ impl RedisStore {
         acquired(value, request.names.len()).ok_or_else(|| garbled("acquire"))
     }
 
-    async fn renew(&self, batch: &[Renewal], lane: Lane, limit: Duration) -> Result<Vec<Renewed>, StoreError> {
+    async fn renew(
+        &self,
+        batch: &[Renewal],
+        form: Form,
+        lane: Lane,
+        limit: Duration,
+    ) -> Result<Vec<Renewed>, StoreError> {
         let value = RENEW
-            .run(self.connection(lane), Form::Known, limit, batch.len(), |command: &mut Cmd| {
+            .run(self.connection(lane), form, limit, batch.len(), |command: &mut Cmd| {
                 for renewal in batch {
                     command.arg(&*renewal.wire);
                 }
@@ -191,6 +218,10 @@ impl RedisStore {
                 answer => return answer,
             }
         }
+        self.release_alone(request, lane, limit).await
+    }
+
+    async fn release_alone(&self, request: &Release, lane: Lane, limit: Duration) -> Result<Released, StoreError> {
         let form = if lane == Lane::Awaited { Form::Known } else { Form::Whole };
         let request = std::slice::from_ref(request);
         if lane == Lane::Detached {
@@ -205,6 +236,11 @@ impl RedisStore {
         });
         worst.ok_or_else(|| garbled("release"))
     }
+}
+
+/// The pause before the next look at a key where nobody tells of anything.
+async fn poll(at_most: Duration) {
+    tokio::time::sleep(Duration::from_millis(fastrand::u64(POLL)).min(at_most)).await;
 }
 
 /// Takes keys of one namespace each for its own token; 0 for one that is not simply free.
@@ -288,7 +324,7 @@ impl LockStore for RedisStore {
         lane: Lane,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>> {
-        Box::pin(self.renew(batch, lane, limit))
+        Box::pin(self.renew(batch, Form::Known, lane, limit))
     }
 
     fn release<'a>(
@@ -321,10 +357,7 @@ impl LockStore for RedisStore {
                 }
                 // It asks again, and says so.
                 Hears::FromNowOn => {}
-                Hears::Nothing => {
-                    let pause = Duration::from_millis(fastrand::u64(POLL));
-                    tokio::time::sleep(pause.min(at_most.saturating_sub(begun.elapsed()))).await;
-                }
+                Hears::Nothing => poll(at_most.saturating_sub(begun.elapsed())).await,
             }
         })
     }

@@ -35,6 +35,19 @@ pub(crate) enum Form {
     Known,
     /// Whole: longer, and executed without a question.
     Whole,
+    /// As `Known`, and let in by a node that the slot is on its way to.
+    #[cfg(feature = "cluster")]
+    Asking,
+}
+
+impl Form {
+    async fn send(self, connection: &Connection, command: &Cmd, limit: Duration) -> Result<Value, Refusal> {
+        match self {
+            Self::Known | Self::Whole => connection.send(command, limit).await,
+            #[cfg(feature = "cluster")]
+            Self::Asking => connection.send_asking(command, limit).await,
+        }
+    }
 }
 
 impl Script {
@@ -61,15 +74,15 @@ impl Script {
         keys_and_args: impl Fn(&mut Cmd),
     ) -> Result<Value, StoreError> {
         let begun = Instant::now();
-        if form == Form::Known {
-            match connection.send(&command("EVALSHA", self.sha(), keys, &keys_and_args), limit).await {
+        if form != Form::Whole {
+            match form.send(connection, &command("EVALSHA", self.sha(), keys, &keys_and_args), limit).await {
                 Ok(value) => return Ok(value),
                 Err(Refusal::Failed(error)) => return Err(error),
                 Err(Refusal::NoScript) => {}
             }
         }
         let left = limit.saturating_sub(begun.elapsed());
-        match connection.send(&self.whole(keys, &keys_and_args), left).await {
+        match form.send(connection, &self.whole(keys, &keys_and_args), left).await {
             Ok(value) => Ok(value),
             Err(Refusal::Failed(error)) => Err(error),
             Err(Refusal::NoScript) => {

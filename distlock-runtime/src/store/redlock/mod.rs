@@ -207,7 +207,7 @@ impl Redlock {
                     if self.standings.may_stand(*token) {
                         // An answer that the engine has to give back.
                         let text = format!("`{}`: {what}", names.at(place).key);
-                        return Err(StoreError { kind: StoreErrorKind::Config, text, unanswered: true });
+                        return Err(StoreError { unanswered: true, ..StoreError::new(StoreErrorKind::Config, text) });
                     }
                     Ok(Acquired::Foreign { place, what })
                 }

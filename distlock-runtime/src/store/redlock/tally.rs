@@ -150,7 +150,7 @@ impl Votes {
         } else {
             StoreErrorKind::NoQuorum { granted, held, failed }
         };
-        StoreError { kind, text: problem, unanswered }
+        StoreError { unanswered, ..StoreError::new(kind, problem) }
     }
 }
 

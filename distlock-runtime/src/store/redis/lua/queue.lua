@@ -47,7 +47,9 @@ local function line()
         return nil
       end
       if told == '0' and channel ~= '-' then
-        local listeners = redis.pcall('PUBLISH', channel, KEYS[i])
+        -- The channel of a waiter in a Cluster has a hash tag: it is sharded, and in a slot of this node.
+        local publish = string.find(channel, '{', 1, true) and 'SPUBLISH' or 'PUBLISH'
+        local listeners = redis.pcall(publish, channel, KEYS[i])
         if listeners == 0 then
           leave(i, first)
           first = nil

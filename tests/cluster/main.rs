@@ -1,0 +1,11 @@
+//! The same contract on a real Redis Cluster: keys in all slots, slots that move, nodes that fail.
+//!
+//! Each file is one topic. Without a server these tests are skipped by name; `scripts/failover-cluster` lets more nodes
+//! fail than a plain run does.
+
+mod basics;
+mod failover;
+mod migration;
+mod refusals;
+mod support;
+mod waiting;

@@ -1,0 +1,100 @@
+//! What cannot work is refused early, and says what to do.
+
+use distlock::{LockError, LockManager, distributed_lock};
+use distlock_testkit::{Builder, cluster_or_skip, server_or_skip};
+
+use crate::support::{manager, ms, names, timed, told_on_a_channel};
+
+fn config(refused: Result<LockManager, LockError>) -> String {
+    match refused {
+        Err(LockError::Config(config)) => config.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn keys_of_different_slots_are_no_lock_and_nothing_is_sent() {
+    let cluster = cluster_or_skip!();
+    let locks = manager(&cluster).await;
+
+    #[distributed_lock(keys = ["stock:{shop}", "till:{shop}"], manager = locks)]
+    async fn close(locks: &LockManager, shop: u32) -> Result<(), LockError> {
+        panic!("it ran")
+    }
+
+    let Err(LockError::InvalidKey(refused)) = close(&locks, 7).await else { panic!("not refused") };
+    assert!(refused.to_string().contains("hash tag"), "{refused}");
+    assert!(names(&cluster).is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_is_no_cluster_is_named_with_the_url_for_it() {
+    let server = server_or_skip!();
+    let url = server.url().replace("redis://", "redis+cluster://");
+    let text = config(LockManager::connect(url).await);
+    assert!(text.contains(&server.url()), "{text}");
+}
+
+#[tokio::test]
+async fn a_plain_url_at_a_cluster_is_told_the_right_one() {
+    let cluster = cluster_or_skip!();
+    for node in cluster.nodes() {
+        let locks = LockManager::connect(node.url()).await.unwrap();
+        let Err(LockError::Config(config)) = locks.lock("k").acquire().await else { panic!("not refused") };
+        assert!(config.to_string().contains("redis+cluster://"), "{config}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_are_down_do_not_keep_others_from_being_asked() {
+    let cluster = cluster_or_skip!();
+    let port = cluster.nodes()[1].port();
+    // Nobody answers at the first; the second refuses; the third is one of them, and names the others.
+    let url = format!("redis-cluster://192.0.2.1:6379,127.0.0.1:1,localhost:{port}");
+    let (locks, took) = timed(LockManager::connect(url)).await;
+    let locks = locks.unwrap();
+    assert!(took < ms(900), "{took:?}");
+    for key in ["a", "b", "c", "d"] {
+        locks.lock(key).acquire().await.unwrap().release().await.unwrap();
+    }
+    let (nobody, took) = timed(LockManager::connect("redis+cluster://127.0.0.1:1,127.0.0.1:2")).await;
+    assert!(matches!(nobody, Err(LockError::Unavailable(_))), "{nobody:?}");
+    assert!(took < ms(1200), "{took:?}");
+}
+
+#[tokio::test]
+async fn the_permissions_in_the_documentation_are_enough() {
+    let cluster = cluster_or_skip!();
+    let text = std::fs::read_to_string("docs/how-it-works.md").unwrap();
+    let rule = text.lines().find(|line| line.starts_with("ACL SETUSER app")).unwrap().replace("billing", "distlock");
+    assert!(text.contains("In a Cluster also `+cluster|slots +asking +spublish +ssubscribe`."));
+    let rule: Vec<&str> = rule.split(' ').chain(["+cluster|slots", "+asking", "+spublish", "+ssubscribe"]).collect();
+    for node in cluster.nodes() {
+        node.command(&rule).unwrap();
+    }
+    let url = cluster.url().replace("://", "://app:password@");
+    let (locks, others) = (LockManager::connect(&*url).await.unwrap(), LockManager::connect(&*url).await.unwrap());
+    let held = locks.lock("k").ttl(ms(600)).acquire().await.unwrap();
+    let waiting = tokio::spawn(others.lock("k").wait(ms(20_000)).acquire());
+    told_on_a_channel(&cluster, "k").await;
+    let migration = cluster.migrate("distlock:k", cluster.other_primary("distlock:k").unwrap()).unwrap();
+    migration.move_key("distlock:k").unwrap();
+    tokio::time::sleep(ms(1200)).await;
+    assert!(held.is_held());
+    migration.finish().unwrap();
+    held.release().await.unwrap();
+    waiting.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_a_refused_login() {
+    let cluster = cluster_or_skip!(|node: Builder| node.password("right").setting("masterauth", "right"));
+    let right = cluster.url().replace("://", "://:right@");
+    let locks = LockManager::connect(right).await.unwrap();
+    for key in ["a", "b", "c", "d"] {
+        locks.lock(key).acquire().await.unwrap().release().await.unwrap();
+    }
+    let refused = LockManager::connect(cluster.url().replace("://", "://:wrong@")).await.unwrap_err();
+    assert!(matches!(refused, LockError::Permission(_)), "{refused:?}");
+    assert!(!refused.to_string().contains("wrong@"), "{refused}");
+}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use distlock::{Lease, LockError, LockManager, LossCause};
-use distlock_testkit::{Cluster, cluster_or_skip};
+use distlock_testkit::{Builder, Cluster, cluster_or_skip};
 use tokio::task::{JoinHandle, block_in_place};
 
 use crate::support::{manager, ms, timed, until};
@@ -158,4 +158,35 @@ async fn a_frozen_primary_is_an_outage_and_asked_for_nothing_once_it_is_replaced
     assert!(manager(&cluster).await.lock("k").acquire().await.unwrap_err().is_busy());
     lease.release().await.unwrap();
     manager(&cluster).await.lock("k").acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shard_that_is_silent_costs_no_lease_on_the_others() {
+    let cluster = cluster_or_skip!(|node: Builder| node.setting("cluster-require-full-coverage", "no"));
+    let locks = manager(&cluster).await;
+    let ttl = ms(1500);
+    let mut leases = Vec::new();
+    for number in 0..60 {
+        leases.push(locks.lock(format!("order:{number}")).ttl(ttl).acquire().await.unwrap());
+    }
+    tokio::time::sleep(ttl).await;
+    let silent = cluster.primary_of("distlock:order:0").unwrap();
+    let served = |key: &str| cluster.primary_of(&format!("distlock:{key}")).unwrap().port();
+    let (gone, kept): (Vec<_>, Vec<_>) = leases.into_iter().partition(|lease| served(lease.key()) == silent.port());
+    assert!(gone.len() > 5 && kept.len() > 20);
+    // Nobody takes over.
+    cluster.replica_of("distlock:order:0").unwrap().pause().unwrap();
+    silent.pause().unwrap();
+    tokio::time::sleep(ttl * 3).await;
+    for lease in &gone {
+        assert_eq!(lease.lost().await.cause(), LossCause::Expired);
+    }
+    for lease in &kept {
+        assert!(lease.is_held(), "{}", lease.key());
+    }
+    // Calls for the others are answered as ever.
+    let (key, took) = (kept[0].key().to_owned(), Instant::now());
+    let other = locks.lock(format!("{{distlock:{key}}}:other")).acquire().await.unwrap();
+    assert!(took.elapsed() < ms(300), "{:?}", took.elapsed());
+    other.release().await.unwrap();
 }

@@ -40,6 +40,16 @@ pub(crate) fn channels(cluster: &Cluster, key: &str) -> Vec<String> {
     entries.iter().filter_map(|entry| Some(entry.as_text()?.rsplit_once(' ')?.1.to_owned())).collect()
 }
 
+/// Whether the servers can tell waiters anything: before 7.0 they have no sharded channels. Says so if not.
+pub(crate) fn can_tell(cluster: &Cluster) -> bool {
+    let known = cluster.nodes()[0].command(&["COMMAND", "INFO", "SSUBSCRIBE"]).unwrap();
+    let can_tell = known.as_list().is_some_and(|commands| commands.iter().any(|command| !command.is_nil()));
+    if !can_tell {
+        eprintln!("SKIPPED: this server has no sharded channels");
+    }
+    can_tell
+}
+
 /// Waits until a waiter of `key` can be told.
 pub(crate) async fn told_on_a_channel(cluster: &Cluster, key: &str) {
     until("a waiter can be told", ms(5000), || channels(cluster, key).iter().any(|channel| channel != "-")).await;

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use distlock_testkit::cluster_or_skip;
 
-use crate::support::{channels, exists, manager, ms, queued, timed, told_on_a_channel, until};
+use crate::support::{can_tell, channels, exists, manager, ms, queued, timed, told_on_a_channel, until};
 
 /// A message is far below this, and the next sign of life of a waiter with a ttl of 30 s far beyond.
 const AT_ONCE: std::time::Duration = ms(1000);
@@ -12,6 +12,9 @@ const AT_ONCE: std::time::Duration = ms(1000);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_released_key_is_taken_at_once_on_every_node() {
     let cluster = cluster_or_skip!();
+    if !can_tell(&cluster) {
+        return;
+    }
     let (holder, locks) = (manager(&cluster).await, manager(&cluster).await);
     for number in 0..12 {
         let key = format!("k{number}");
@@ -57,6 +60,9 @@ async fn processes_come_in_the_order_in_which_they_asked() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cut_connection_is_made_again_and_the_waiter_keeps_its_place() {
     let cluster = cluster_or_skip!();
+    if !can_tell(&cluster) {
+        return;
+    }
     let (holder, locks) = (manager(&cluster).await, manager(&cluster).await);
     let held = holder.lock("k").ttl(ms(30_000)).acquire().await.unwrap();
     let waiting = tokio::spawn(locks.lock("k").ttl(ms(30_000)).wait(ms(60_000)).acquire());
@@ -78,6 +84,9 @@ async fn a_cut_connection_is_made_again_and_the_waiter_keeps_its_place() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_follows_its_slot() {
     let cluster = cluster_or_skip!();
+    if !can_tell(&cluster) {
+        return;
+    }
     let (holder, locks) = (manager(&cluster).await, manager(&cluster).await);
     let held = holder.lock("k").ttl(ms(30_000)).acquire().await.unwrap();
     let waiting = tokio::spawn(locks.lock("k").ttl(ms(30_000)).wait(ms(60_000)).acquire());

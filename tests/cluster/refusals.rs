@@ -48,9 +48,11 @@ async fn a_plain_url_at_a_cluster_is_told_the_right_one() {
 #[tokio::test]
 async fn nodes_that_are_down_do_not_keep_others_from_being_asked() {
     let cluster = cluster_or_skip!();
-    let port = cluster.nodes()[1].port();
-    // Nobody answers at the first; the second refuses; the third is one of them, and names the others.
-    let url = format!("redis-cluster://192.0.2.1:6379,127.0.0.1:1,localhost:{port}");
+    let silent_one = server_or_skip!();
+    silent_one.pause().unwrap();
+    // The first takes connections and is silent; the second refuses; the third is one of them, and names the others.
+    let (silent, port) = (silent_one.port(), cluster.nodes()[1].port());
+    let url = format!("redis-cluster://127.0.0.1:{silent},127.0.0.1:1,localhost:{port}");
     let (locks, took) = timed(LockManager::connect(url)).await;
     let locks = locks.unwrap();
     assert!(took < ms(900), "{took:?}");

@@ -47,6 +47,18 @@ async fn calls_during_an_outage_fail_within_their_budget_and_the_first_one_after
 }
 
 #[tokio::test]
+async fn a_key_whose_release_is_not_answered_is_an_outage_and_not_busy_for_the_next_task() {
+    let server = server_or_skip!();
+    let locks = impatient(&server).response_timeout(ms(400)).build().await.unwrap();
+    let lease = locks.lock("k").acquire().await.unwrap();
+    server.pause().unwrap();
+    assert!(matches!(lease.release().await, Err(LockError::Unavailable(_))));
+    // The release goes on in the background, for longer than this call waits for its turn.
+    let out = locks.lock("k").wait(ms(50)).acquire().await;
+    assert!(matches!(out, Err(LockError::Unavailable(_))), "{out:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_accepts_and_never_answers_is_an_outage_and_not_busy() {
     let server = server_or_skip!();
     let locks = impatient(&server).build().await.unwrap();

@@ -7,6 +7,7 @@
 //! * All keys of a lock and their companions are in one slot, the fencing counter of this slot among them.
 //! * Renewals go in one script per slot, and each script by itself: the client writes those of one node together anyhow, and
 //!   none waits for another's answer.
+//! * Acquisitions of the same moment go each by itself as well: their keys are hardly ever in one slot.
 //! * Waiters are told over sharded pub/sub, so that a message stays on the node of its key, and on a connection
 //!   of their own: a server ends a sharded subscription unasked when the slot moves away, and the client crate takes that
 //!   for the answer to a command that is under way.

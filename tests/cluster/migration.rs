@@ -1,5 +1,8 @@
 //! A slot moves from one node to another, step by step, with locks in it.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
 use distlock::{LockError, Release};
 use distlock_testkit::cluster_or_skip;
 
@@ -82,4 +85,56 @@ async fn a_lock_in_a_slot_on_its_way_is_unavailable_and_waits_for_the_end() {
     assert!(matches!(held.release().await, Err(LockError::Unavailable(_))));
     tokio::task::block_in_place(|| migration.finish().unwrap());
     until("it is released", ms(6000), || !exists(&cluster, "{s}held")).await;
+}
+
+/// One key in contention.
+#[derive(Debug, Default)]
+struct Room {
+    taken: AtomicBool,
+    /// The highest fencing token so far.
+    last: AtomicU64,
+    visits: AtomicU64,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_in_beside_anybody_while_slots_move() {
+    let cluster = cluster_or_skip!();
+    let keys = ["a", "b", "c"];
+    let rooms = Arc::new(keys.map(|_| Room::default()));
+    let ended = Arc::new(AtomicBool::new(false));
+    let mut visitors = Vec::new();
+    for number in 0..9 {
+        let (locks, place) = (manager(&cluster).await, number % keys.len());
+        let (rooms, ended, key) = (rooms.clone(), ended.clone(), keys[place]);
+        visitors.push(tokio::spawn(async move {
+            let room = &rooms[place];
+            while !ended.load(Ordering::Acquire) {
+                let visit = async |lease: &distlock::Lease| {
+                    assert!(!room.taken.swap(true, Ordering::AcqRel), "`{key}` was taken twice");
+                    let token = lease.fencing_token();
+                    assert!(room.last.swap(token, Ordering::AcqRel) < token, "`{key}`: token {token} fell back");
+                    room.visits.fetch_add(1, Ordering::AcqRel);
+                    tokio::time::sleep(ms(1)).await;
+                    room.taken.store(false, Ordering::Release);
+                };
+                locks.lock(key).ttl(ms(5000)).wait(ms(20_000)).run(visit).await.unwrap();
+            }
+        }));
+    }
+    for round in 0..6 {
+        tokio::time::sleep(ms(200)).await;
+        let key = format!("distlock:{}", keys[round % keys.len()]);
+        let to = cluster.other_primary(&key).unwrap();
+        tokio::task::block_in_place(|| cluster.migrate(&key, to).unwrap().finish().unwrap());
+    }
+    tokio::time::sleep(ms(200)).await;
+    ended.store(true, Ordering::Release);
+    for visitor in visitors {
+        visitor.await.unwrap();
+    }
+    for (key, room) in keys.iter().zip(&*rooms) {
+        let visits = room.visits.load(Ordering::Acquire);
+        println!("`{key}`: {visits} visits");
+        assert!(visits > 5, "`{key}`: {visits}");
+    }
 }

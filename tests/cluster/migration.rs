@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use distlock::{LockError, Release};
-use distlock_testkit::cluster_or_skip;
+use distlock_testkit::{Builder, cluster_or_skip};
 
 use crate::support::{exists, manager, ms, timed, until};
 
@@ -85,6 +85,42 @@ async fn a_lock_in_a_slot_on_its_way_is_unavailable_and_waits_for_the_end() {
     assert!(matches!(held.release().await, Err(LockError::Unavailable(_))));
     tokio::task::block_in_place(|| migration.finish().unwrap());
     until("it is released", ms(6000), || !exists(&cluster, "{s}held")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_leave_a_node_cost_those_that_stay_nothing() {
+    let cluster = cluster_or_skip!(|node: Builder| node.setting("cluster-require-full-coverage", "no"));
+    let locks = manager(&cluster).await;
+    let ttl = ms(1500);
+    let mut leases = Vec::new();
+    for number in 0..60 {
+        leases.push(locks.lock(format!("order:{number}")).ttl(ttl).acquire().await.unwrap());
+    }
+    let from = cluster.primary_of("distlock:order:0").unwrap().port();
+    let to = cluster.other_primary("distlock:order:0").unwrap();
+    let own = |key: &str| cluster.primary_of(&format!("distlock:{key}")).unwrap().port() == from;
+    let [moved, moving] = [1, 2].map(|nth| {
+        let key = leases.iter().map(|lease| lease.key().to_owned()).filter(|key| own(key)).nth(nth).unwrap();
+        format!("distlock:{key}")
+    });
+    tokio::task::block_in_place(|| cluster.migrate(&moved, to).unwrap().finish().unwrap());
+    let migration = cluster.migrate(&moving, to).unwrap();
+    migration.move_key(&moving).unwrap();
+    tokio::time::sleep(ttl * 2).await;
+    for lease in &leases {
+        assert!(lease.is_held(), "{}", lease.key());
+    }
+    // Now the one that asked its way finds nobody there.
+    let stay: Vec<_> =
+        leases.iter().filter(|lease| own(lease.key()) && format!("distlock:{}", lease.key()) != moving).collect();
+    assert!(stay.len() > 5);
+    let gone = leases.iter().find(|lease| format!("distlock:{}", lease.key()) == moving).unwrap();
+    to.pause().unwrap();
+    gone.lost().await;
+    tokio::time::sleep(ttl).await;
+    for lease in stay {
+        assert!(lease.is_held(), "{}", lease.key());
+    }
 }
 
 /// One key in contention.

@@ -172,6 +172,24 @@ impl Connection {
         self.send_packet(Packet::LastOf(&asking), limit).await
     }
 
+    /// Sends so many commands in one packet; an answer for each.
+    #[cfg(feature = "cluster")]
+    pub(super) async fn send_all(
+        &self,
+        packet: &redis::Pipeline,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Vec<Result<Value, Refusal>>, StoreError> {
+        let broken = || StoreError::unanswered(format!("{} gave too few answers", self.address()));
+        match self.send_packet(Packet::All(packet, count), limit).await {
+            Ok(Value::Array(answers)) if answers.len() == count => {
+                Ok(answers.into_iter().map(|answer| answer.extract_error().map_err(Refusal::from)).collect())
+            }
+            Ok(_) | Err(Refusal::NoScript) => Err(broken()),
+            Err(Refusal::Failed(error)) => Err(error),
+        }
+    }
+
     async fn send_packet(&self, packet: Packet<'_>, limit: Duration) -> Result<Value, Refusal> {
         let deadline = Instant::now() + limit.min(FAR);
         let mut live = match self.current() {
@@ -182,7 +200,6 @@ impl Connection {
         let left = deadline.saturating_duration_since(sent_at);
         match timeout(left, packet.send(&mut live.connection)).await {
             Ok(answer) => {
-                let answer = answer.and_then(Value::extract_error);
                 self.note_answer(&live, &answer);
                 answer.map_err(Refusal::from)
             }
@@ -326,17 +343,22 @@ enum Packet<'a> {
     /// Two commands; the answer of the second counts.
     #[cfg(feature = "cluster")]
     LastOf(&'a redis::Pipeline),
+    /// So many commands; their answers, errors among them, are one value.
+    #[cfg(feature = "cluster")]
+    All(&'a redis::Pipeline, usize),
 }
 
 impl Packet<'_> {
     async fn send(&self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
         match self {
-            Self::Command(command) => connection.send_packed_command(command).await,
+            Self::Command(command) => connection.send_packed_command(command).await?.extract_error(),
             #[cfg(feature = "cluster")]
             Self::LastOf(pair) => {
                 let mut answers = connection.send_packed_commands(pair, 1, 1).await?;
-                Ok(answers.pop().unwrap_or(Value::Nil))
+                answers.pop().unwrap_or(Value::Nil).extract_error()
             }
+            #[cfg(feature = "cluster")]
+            Self::All(all, count) => connection.send_packed_commands(all, 0, *count).await.map(Value::Array),
         }
     }
 }

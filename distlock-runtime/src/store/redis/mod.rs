@@ -191,16 +191,7 @@ impl RedisStore {
         lane: Lane,
         limit: Duration,
     ) -> Result<Vec<Renewed>, StoreError> {
-        let value = RENEW
-            .run(self.connection(lane), form, limit, batch.len(), |command: &mut Cmd| {
-                for renewal in batch {
-                    command.arg(&*renewal.wire);
-                }
-                for renewal in batch {
-                    command.arg(renewal.token.as_str()).arg(millis(renewal.expiry));
-                }
-            })
-            .await?;
+        let value = RENEW.run(self.connection(lane), form, limit, batch.len(), fill_renewal(batch)).await?;
         renewed(value).filter(|answers| answers.len() == batch.len()).ok_or_else(|| garbled("renew"))
     }
 
@@ -279,6 +270,17 @@ async fn release_on(
     let value = RELEASE.run(connection, form, limit, keys, fill_release(releases)).await?;
     let count = releases.iter().map(|release| release.names.len()).sum::<usize>();
     released(value).filter(|answers| answers.len() == count).ok_or_else(|| garbled("release"))
+}
+
+fn fill_renewal(batch: &[Renewal]) -> impl Fn(&mut Cmd) {
+    move |command| {
+        for renewal in batch {
+            command.arg(&*renewal.wire);
+        }
+        for renewal in batch {
+            command.arg(renewal.token.as_str()).arg(millis(renewal.expiry));
+        }
+    }
 }
 
 /// Whether the keys are just deleted and the tokens forgotten, which needs less to be said.

@@ -64,6 +64,12 @@ impl Script {
         command("EVAL", self.source, keys, keys_and_args)
     }
 
+    /// The command that runs a script that the server may know.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn known(&self, keys: usize, keys_and_args: impl Fn(&mut Cmd)) -> Cmd {
+        command("EVALSHA", self.sha(), keys, keys_and_args)
+    }
+
     /// Runs the script within `limit`. `keys_and_args` adds the KEYS, then the ARGV.
     pub(crate) async fn run(
         &self,

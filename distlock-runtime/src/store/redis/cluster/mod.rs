@@ -5,8 +5,7 @@
 //! the slots here, a [`RedisStore`] for each node, and a way between them.
 //!
 //! * All keys of a lock and their companions are in one slot, the fencing counter of this slot among them.
-//! * Renewals go in one script per slot, and each script by itself: the client writes those of one node together anyhow, and
-//!   none waits for another's answer.
+//! * Renewals for one node go in one packet, a script for each slot; those for another node do not wait for them.
 //! * Acquisitions of the same moment go each by itself as well: their keys are hardly ever in one slot.
 //! * Waiters are told over sharded pub/sub, so that a message stays on the node of its key, and on a connection
 //!   of their own: a server ends a sharded subscription unasked when the slot moves away, and the client crate takes that
@@ -14,22 +13,21 @@
 
 mod detour;
 mod layout;
+mod renewals;
 mod seeds;
 mod topology;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 pub(crate) use self::detour::Detour;
-use self::detour::{Leg, Way};
+use self::detour::Way;
 use self::seeds::Seeds;
 use self::topology::Topology;
 use super::listening::Listening;
-use super::scripts::Form;
-use super::{garbled, poll};
+use super::poll;
 use crate::key::Names;
 use crate::slot::slot_of;
 use crate::store::ears::{Ear, Ears, Mark};
@@ -80,16 +78,6 @@ impl ClusterStore {
         }
     }
 
-    async fn renew(&self, batch: &[Renewal], lane: Lane, limit: Duration) -> Result<Vec<Renewed>, StoreError> {
-        let begun = Instant::now();
-        let mut answers = Vec::with_capacity(batch.len());
-        // The engine makes batches by the slot, so there is one part.
-        for part in batch.chunk_by(|a, b| slot_of(&a.wire) == slot_of(&b.wire)) {
-            answers.extend(renew_in_slot(&self.topology, part, lane, limit.saturating_sub(begun.elapsed())).await?);
-        }
-        Ok(answers)
-    }
-
     async fn wake_up(&self, ear: &Ear, at_most: Duration) {
         let begun = Instant::now();
         let left = || at_most.saturating_sub(begun.elapsed());
@@ -115,65 +103,6 @@ impl ClusterStore {
     }
 }
 
-/// Renews keys of one slot. While the slot is on its way, the node that has it refuses keys that are partly here and partly
-/// there; each by itself, they are found.
-async fn renew_in_slot(
-    topology: &Arc<Topology>,
-    part: &[Renewal],
-    lane: Lane,
-    limit: Duration,
-) -> Result<Vec<Renewed>, StoreError> {
-    let begun = Instant::now();
-    let Some(first) = part.first() else { return Ok(Vec::new()) };
-    let mut way = Way::new(topology, slot_of(&first.wire), lane, limit);
-    loop {
-        let leg = way.next().await?;
-        let Leg { node, asking, limit: left } = &leg;
-        let form = if *asking { Form::Asking } else { Form::Known };
-        match node.store.renew(part, form, lane, *left).await {
-            Ok(answers) => return Ok(answers),
-            Err(error) if part.len() > 1 && matches!(error.detour.as_deref(), Some(Detour::TryAgain)) => {
-                return renew_each(topology, part, lane, limit.saturating_sub(begun.elapsed())).await;
-            }
-            Err(error) => way.turn(&leg, error).await?,
-        }
-    }
-}
-
-/// Renews each key by itself, all at the same time.
-async fn renew_each(
-    topology: &Arc<Topology>,
-    part: &[Renewal],
-    lane: Lane,
-    limit: Duration,
-) -> Result<Vec<Renewed>, StoreError> {
-    let mut sent = JoinSet::new();
-    for (place, renewal) in part.iter().enumerate() {
-        sent.spawn(renew_one(topology.clone(), renewal.clone(), place, lane, limit));
-    }
-    let mut answers = vec![None; part.len()];
-    while let Some(ended) = sent.join_next().await {
-        let (place, answer) =
-            ended.map_err(|_| StoreError::unanswered("the runtime that asked the cluster has ended"))?;
-        answers[place] = answer?.pop();
-    }
-    answers.into_iter().collect::<Option<_>>().ok_or_else(|| garbled("renew"))
-}
-
-/// [`renew_in_slot`] for a single key, as a future that it can start itself.
-fn renew_one(
-    topology: Arc<Topology>,
-    renewal: Renewal,
-    place: usize,
-    lane: Lane,
-    limit: Duration,
-) -> BoxFuture<'static, (usize, Result<Vec<Renewed>, StoreError>)> {
-    Box::pin(async move {
-        let answer = renew_in_slot(&topology, std::slice::from_ref(&renewal), lane, limit).await;
-        (place, answer)
-    })
-}
-
 /// That of all keys of a lock: others are refused when they are named.
 fn slot(names: &Names) -> u16 {
     slot_of(&names.first().wire)
@@ -190,11 +119,11 @@ impl LockStore for ClusterStore {
         lane: Lane,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>> {
-        Box::pin(self.renew(batch, lane, limit))
+        Box::pin(renewals::renew(&self.topology, batch, lane, limit))
     }
 
     fn group(&self, wire: &str) -> u32 {
-        slot_of(wire).into()
+        self.topology.group(slot_of(wire))
     }
 
     fn release<'a>(

@@ -31,6 +31,9 @@ const NEXT_NODE: Duration = Duration::from_millis(50);
 /// How much longer than a question may take it is waited for; then its runtime is taken for dead.
 const MARGIN: Duration = Duration::from_millis(100);
 
+/// For how long a slot is renewed by itself after its node sent a renewal elsewhere.
+const TROUBLE: Duration = Duration::from_secs(10);
+
 /// A slot that nobody is known to serve.
 const NOBODY: u16 = u16::MAX;
 
@@ -69,6 +72,8 @@ struct State {
     /// How often there was reason to doubt the map, and how many of these have been looked into.
     doubts: u64,
     settled: u64,
+    /// The slots whose renewals were sent elsewhere, and when.
+    troubled: BTreeMap<u16, Instant>,
 }
 
 /// A question for the map, and its answer once it is there.
@@ -88,6 +93,7 @@ impl Topology {
             failing: None,
             doubts: 1,
             settled: 0,
+            troubled: BTreeMap::new(),
         };
         let state = Mutex::new(state);
         Self { seeds, connect_timeout, response_timeout, ears, state, front: Mutex::default(), back: Mutex::default() }
@@ -148,6 +154,22 @@ impl Topology {
         let mut state = self.lock();
         state.failing = Some(node.address.clone());
         state.doubts += 1;
+    }
+
+    /// Which slots are renewed together: those of one node, but for one that may be on its way.
+    pub(super) fn group(&self, slot: u16) -> u32 {
+        let state = self.lock();
+        if state.troubled.get(&slot).is_some_and(|since| since.elapsed() < TROUBLE) {
+            return u32::from(NOBODY) + 1 + u32::from(slot);
+        }
+        state.owners.get(usize::from(slot)).copied().unwrap_or(NOBODY).into()
+    }
+
+    /// A renewal was sent elsewhere.
+    pub(super) fn note_trouble(&self, slot: u16) {
+        let mut state = self.lock();
+        state.troubled.retain(|_, since| since.elapsed() < TROUBLE);
+        state.troubled.insert(slot, Instant::now());
     }
 
     /// Asks for the map, or waits for the answer to a question that is under way or has just been answered.

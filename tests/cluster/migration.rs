@@ -99,24 +99,28 @@ async fn keys_that_leave_a_node_cost_those_that_stay_nothing() {
     let from = cluster.primary_of("distlock:order:0").unwrap().port();
     let to = cluster.other_primary("distlock:order:0").unwrap();
     let own = |key: &str| cluster.primary_of(&format!("distlock:{key}")).unwrap().port() == from;
-    let [moved, moving] = [1, 2].map(|nth| {
-        let key = leases.iter().map(|lease| lease.key().to_owned()).filter(|key| own(key)).nth(nth).unwrap();
-        format!("distlock:{key}")
-    });
-    tokio::task::block_in_place(|| cluster.migrate(&moved, to).unwrap().finish().unwrap());
-    let migration = cluster.migrate(&moving, to).unwrap();
-    migration.move_key(&moving).unwrap();
+    let tag = (0..).map(|tag| format!("{{{tag}}}")).find(|tag| own(tag)).unwrap();
+    let mut leaving = Vec::new();
+    for number in 0..40 {
+        leaving.push(locks.lock(format!("{tag}:{number}")).ttl(ttl).acquire().await.unwrap());
+    }
+    // One slot has gone, another is on its way.
+    tokio::task::block_in_place(|| cluster.migrate("distlock:order:0", to).unwrap().finish().unwrap());
+    let migration = cluster.migrate(&tag, to).unwrap();
+    for lease in &leaving {
+        migration.move_key(&format!("distlock:{}", lease.key())).unwrap();
+    }
     tokio::time::sleep(ttl * 2).await;
-    for lease in &leases {
+    for lease in leases.iter().chain(&leaving) {
         assert!(lease.is_held(), "{}", lease.key());
     }
-    // Now the one that asked its way finds nobody there.
-    let stay: Vec<_> =
-        leases.iter().filter(|lease| own(lease.key()) && format!("distlock:{}", lease.key()) != moving).collect();
+    // Now those that ask their way find nobody there.
+    let stay: Vec<_> = leases.iter().filter(|lease| own(lease.key())).collect();
     assert!(stay.len() > 5);
-    let gone = leases.iter().find(|lease| format!("distlock:{}", lease.key()) == moving).unwrap();
     to.pause().unwrap();
-    gone.lost().await;
+    for lease in &leaving {
+        lease.lost().await;
+    }
     tokio::time::sleep(ttl).await;
     for lease in stay {
         assert!(lease.is_held(), "{}", lease.key());

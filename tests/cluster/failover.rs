@@ -18,7 +18,8 @@ const FAILOVERS: &str = "DISTLOCK_TEST_FAILOVERS";
 #[derive(Debug, Default)]
 struct Seen {
     tokens: BTreeMap<String, Vec<u64>>,
-    last_success: BTreeMap<String, Instant>,
+    /// Since the last failover.
+    first_success: BTreeMap<String, Instant>,
     others: Vec<LockError>,
     unavailable: usize,
 }
@@ -28,7 +29,7 @@ impl Seen {
         match lease {
             Ok(lease) => {
                 self.tokens.entry(key.to_owned()).or_default().push(lease.fencing_token());
-                self.last_success.insert(key.to_owned(), Instant::now());
+                self.first_success.entry(key.to_owned()).or_insert_with(Instant::now);
             }
             Err(LockError::Unavailable(_)) => self.unavailable += 1,
             // What an acquisition left that nobody heard of is still being taken back.
@@ -83,17 +84,18 @@ async fn a_killed_primary_is_an_outage_until_its_replica_answers_and_never_busy(
         primary.kill().unwrap();
         let probe = format!("{{{victim}}}:probe");
         let answered = block_in_place(|| answers_for(&cluster, heir.port(), &probe));
-        until("all keys are locked again", ms(5000), || {
+        seen.lock().unwrap().first_success.clear();
+        let times = || {
             let seen = seen.lock().unwrap();
-            moved.iter().all(|key| seen.last_success.get(*key).is_some_and(|at| *at > answered))
-        })
-        .await;
-        let first = {
-            let seen = seen.lock().unwrap();
-            moved.iter().map(|key| seen.last_success[*key]).min().unwrap()
+            let of = |key: &&String| seen.first_success.get(*key).map(|at| at.saturating_duration_since(answered));
+            moved.iter().map(of).collect::<Option<Vec<_>>>()
         };
-        println!("round {round}: first success {:?} after the new primary answered", first - answered);
-        assert!(first - answered < ms(1000), "{:?}", first - answered);
+        // A release that was answered and not copied comes back with the replica; then the ttl ends it.
+        until("all keys are locked again", ms(7000), || times().is_some()).await;
+        let times = times().unwrap();
+        let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+        println!("round {round}: first success {first:?} after the new primary answered, the last key's {last:?}");
+        assert!(*first < ms(1000), "{first:?}");
         primary.restart_empty().unwrap();
         block_in_place(|| cluster.settle().unwrap());
     }

@@ -3,6 +3,7 @@
 //! Each file is one topic. Without a server these tests are skipped by name; `scripts/test` installs one.
 
 mod hand_on;
+mod login;
 mod loss;
 mod options;
 mod orphans;
@@ -12,8 +13,12 @@ mod processes;
 mod refusals;
 mod runtimes;
 mod scripts;
+#[cfg(feature = "tracing")]
+mod secrets;
 mod several;
 mod support;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod typed;
 mod waiting;
 mod wire;

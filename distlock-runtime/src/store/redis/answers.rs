@@ -29,11 +29,14 @@ impl From<RedisError> for Refusal {
 }
 
 /// After these errors the connection is of no further use. `READONLY` is one of them: the server was demoted, and only
-/// a new look-up of its name finds the new primary.
+/// a new look-up of its name finds the new primary. So are those of a login that does not count any more: a new
+/// connection asks for the login anew.
 pub(super) fn closes_connection(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io | ErrorKind::Parse | ErrorKind::Client => true,
-        ErrorKind::Server(_) | ErrorKind::Extension => code_of(error) == Some("READONLY"),
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            matches!(code_of(error), Some("READONLY" | "NOAUTH" | "WRONGPASS"))
+        }
         _ => error.is_unrecoverable_error(),
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::answers::{Refusal, classify, closes_connection};
 use super::listening::{self, Listening};
-use super::target::Target;
+use super::target::{Failure, Target};
 use crate::events;
 use crate::store::ears::Ears;
 use crate::store::{StoreError, StoreErrorKind};
@@ -187,10 +187,7 @@ impl Connection {
         };
         match timeout(limit, progress.outcome()).await {
             Ok(outcome) => outcome,
-            Err(_elapsed) => Err(StoreError::new(
-                StoreErrorKind::Unavailable,
-                format!("no connection to {} within {limit:?}", self.address()),
-            )),
+            Err(_elapsed) => Err(StoreError::new(StoreErrorKind::Unavailable, self.target.no_connection(limit))),
         }
     }
 
@@ -362,11 +359,9 @@ impl Attempt {
         }
         match timeout(self.limit, self.target.connect(&config)).await {
             Ok(Ok(connection)) => Ok(Live { connection, listening: Arc::default() }),
-            Ok(Err(error)) => Err(self.failure(&error)),
-            Err(_elapsed) => Err(StoreError::new(
-                StoreErrorKind::Unavailable,
-                format!("no connection to {} within {:?}", self.address, self.limit),
-            )),
+            Ok(Err(Failure::Client(error))) => Err(self.failure(&error)),
+            Ok(Err(Failure::Before(error))) => Err(error.at(&self.address)),
+            Err(_elapsed) => Err(StoreError::new(StoreErrorKind::Unavailable, self.target.no_connection(self.limit))),
         }
     }
 
@@ -381,13 +376,21 @@ impl Attempt {
             ),
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::new(
                 StoreErrorKind::Config,
-                format!("{address} answers, but not as a Redis or Valkey server; check host and port"),
+                format!(
+                    "{address} answers, but not as a Redis or Valkey server; check host and port, and write `rediss://` for a TLS port"
+                ),
             ),
             ErrorKind::InvalidClientConfig => StoreError::new(
                 StoreErrorKind::Config,
                 format!("the server at {address} cannot be used with this URL: {}", error.category()),
             ),
-            _ => StoreError { unanswered: false, ..classify(error) }.at(address),
+            _ => {
+                let mut failure = StoreError { unanswered: false, ..classify(error) }.at(address);
+                if error.is_connection_dropped() {
+                    failure.text.push_str(self.target.other_scheme());
+                }
+                failure
+            }
         }
     }
 }

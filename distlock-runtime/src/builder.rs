@@ -287,7 +287,12 @@ impl Builder {
             return Err(Config::new("the tokio clock is paused, under which a real server cannot be used; use `LockManager::in_memory()` in tests with `start_paused`").into());
         }
         let store = self.store_on_servers(&service, &namespace).await?;
-        LockManager::assemble_on_server(&self, namespace, store)
+        let locks = LockManager::assemble_on_server(&self, namespace, store)?;
+        #[cfg(feature = "tracing")]
+        if !self.lazy {
+            locks.look_at_connect().await;
+        }
+        Ok(locks)
     }
 
     /// What was named, once and by one of the ways to do so.

@@ -16,6 +16,7 @@
 //!   `background` is where it goes on when nobody waits.
 //! * `outcome` turns what became of a call into what its function returns; `error` and `events` tell of it.
 //! * `manager` and `builder` put all of that together, `clock` gives it its time; `tls` and `credentials` say how one gets in.
+//! * `doctor` judges what a store saw of its servers.
 //! * `opaque` keeps the compiler's questions about all of that short.
 //! * `declarations` is what a lock can be taken on, with its type; `registry` lists every declaration of the program, and
 //!   `contradictions` compares them.
@@ -29,6 +30,7 @@ mod contradictions;
 mod credentials;
 mod current;
 mod declarations;
+mod doctor;
 mod error;
 mod events;
 mod gate;
@@ -59,6 +61,7 @@ pub use builder::Builder;
 pub use credentials::Login;
 pub use current::{AsLockManager, Scope, current, init, scope};
 pub use declarations::{LockKey, Several};
+pub use doctor::{Finding, FindingKind, Severity};
 pub use error::{
     Busy, Closed, Config, Holder, InvalidKey, LockError, LossCause, Lost, NoQuorum, NotConfigured, Permission,
     Reentrant, Unavailable,

@@ -2,6 +2,9 @@
 //!
 //! Each file is one topic. Without a server these tests are skipped by name; `scripts/test` installs one.
 
+mod doctor;
+#[cfg(feature = "tracing")]
+mod events;
 mod hand_on;
 mod login;
 mod loss;

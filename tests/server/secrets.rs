@@ -1,52 +1,12 @@
 //! No password and no owner token in anything that may reach a log: errors, what `{:?}` shows, events.
 
 use std::fmt::{self, Write as _};
-use std::sync::{Mutex, PoisonError};
 
 use distlock::{LockManager, Login, Tls};
 use distlock_testkit::{Reply, Server, server_or_skip};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
+use crate::events;
 use crate::support::{ask, ms, until};
-
-/// Every event of the process since the first of these tests, as text.
-static EVENTS: Mutex<String> = Mutex::new(String::new());
-
-struct Log;
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "distlock"
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        struct Text<'a>(&'a mut String);
-        impl Visit for Text<'_> {
-            fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-                write!(self.0, "{field}={value:?} ").unwrap();
-            }
-        }
-        event.record(&mut Text(&mut EVENTS.lock().unwrap_or_else(PoisonError::into_inner)));
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-fn events() -> String {
-    EVENTS.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
 
 /// The owner token of a key that is held.
 fn token(server: &Server, key: &str) -> String {
@@ -58,7 +18,7 @@ const PASSWORD: &str = "hunter2-horse";
 
 #[tokio::test]
 async fn no_failure_tells_a_password_or_a_token() {
-    let _ = tracing::subscriber::set_global_default(Log);
+    events::listen();
     let server = server_or_skip!(Server::builder().password(PASSWORD).unix_socket());
     let mut told = String::new();
     let mut tell = |what: &dyn fmt::Debug, text: String| writeln!(told, "{what:?} {text}").unwrap();
@@ -127,9 +87,11 @@ async fn no_failure_tells_a_password_or_a_token() {
     let error = poor.lock("p").acquire().await.unwrap_err();
     tell(&error, error.to_string());
 
-    until("the events are there", ms(3000), || events().contains("lock lease lost") && events().contains("release"))
-        .await;
-    told.push_str(&events());
+    until("the events are there", ms(3000), || {
+        events::told().contains("lock lease lost") && events::told().contains("release")
+    })
+    .await;
+    told.push_str(&events::told());
     for secret in tokens.iter().map(String::as_str).chain([PASSWORD, "hunter2"]) {
         assert!(!told.contains(secret), "`{secret}` is told in:\n{told}");
     }

@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::permissions;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Why a command gave no value.
@@ -59,7 +60,8 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
         "NOPERM" => StoreError::new(
             Permission,
             format!(
-                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME, ZADD, ZREM, ZRANGE, ZSCORE, HSET, HGET, HDEL, PUBLISH, SUBSCRIBE) on the keys of the namespace"
+                "{detail}; allow the locking commands ({}) on the keys of the namespace, or ask `LockManager::doctor` what is missing",
+                permissions::commands()
             ),
         ),
         "NOAUTH" | "WRONGPASS" => StoreError::new(

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
@@ -151,6 +151,20 @@ impl Connection {
                     self.address()
                 ))))
             }
+        }
+    }
+
+    /// Sends several commands in one trip. Each has an answer of its own, which may be an error.
+    pub(super) async fn ask_all(&self, commands: &Pipeline, limit: Duration) -> Result<Vec<Value>, StoreError> {
+        let mut live = self.connect(limit).await?;
+        match timeout(limit, live.connection.send_packed_commands(commands, 0, commands.len())).await {
+            Ok(Ok(answers)) => Ok(answers),
+            Ok(Err(error)) => {
+                let failure = classify(&error);
+                self.note_answer(&live, &Err(error));
+                Err(failure)
+            }
+            Err(_elapsed) => Err(StoreError::unanswered(format!("no answer from {} within {limit:?}", self.address()))),
         }
     }
 

@@ -7,9 +7,11 @@
 mod answers;
 mod connection;
 mod crowd;
+mod doctor;
 #[cfg(feature = "tls-rustls")]
 pub(crate) mod encryption;
 mod listening;
+mod permissions;
 mod scripts;
 pub(crate) mod target;
 mod url;
@@ -28,6 +30,7 @@ use self::listening::Listening;
 use self::scripts::{ACQUIRE, Form, RELEASE, RENEW, TAKE};
 use self::target::{Access, Server, Target};
 use super::ears::{Ear, Ears, Mark};
+use super::facts::{Look, NodeFacts};
 use super::{
     Acquire, Acquired, BoxFuture, Description, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed,
     StoreError, StoreErrorKind, Token,
@@ -45,6 +48,7 @@ pub(crate) struct RedisStore {
     ears: Arc<Ears>,
     takes: Arc<Crowd<Take, u64>>,
     releases: Arc<Crowd<Release, Released>>,
+    first_reading: doctor::FirstReading,
     /// What a command may take that goes for many; each of them has a limit of its own beside it.
     response_timeout: Duration,
 }
@@ -81,6 +85,7 @@ impl RedisStore {
             ears,
             takes: Arc::default(),
             releases: Arc::default(),
+            first_reading: doctor::FirstReading::default(),
             response_timeout,
         }
     }
@@ -277,6 +282,10 @@ impl LockStore for RedisStore {
         Box::pin(self.release(request, lane, limit))
     }
 
+    fn facts<'a>(&'a self, look: &'a Look, limit: Duration) -> BoxFuture<'a, Vec<NodeFacts>> {
+        Box::pin(async move { vec![doctor::look_at(&self.front, &self.first_reading, look, limit).await] })
+    }
+
     fn hands_on(&self) -> bool {
         true
     }
@@ -445,7 +454,7 @@ fn number(value: &Value) -> Option<u64> {
 fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
         _ => None,
     }
 }

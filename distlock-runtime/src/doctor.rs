@@ -127,7 +127,7 @@ pub(crate) fn judge(nodes: &[NodeFacts], wanted: Wanted) -> Result<Vec<Finding>,
     let mut findings = Vec::new();
     for node in nodes {
         match &node.seen {
-            Ok(seen) => judge_one(&node.address, seen, wanted, &mut findings),
+            Ok(seen) => judge_one(node, seen, wanted, &mut findings),
             Err(error) if nodes.iter().all(|node| node.seen.is_err()) => return Err(error.clone().into()),
             Err(error) => findings.push(Finding::new(
                 FindingKind::Unreachable,
@@ -143,12 +143,14 @@ pub(crate) fn judge(nodes: &[NodeFacts], wanted: Wanted) -> Result<Vec<Finding>,
     Ok(findings)
 }
 
-fn judge_one(node: &str, seen: &Seen, wanted: Wanted, findings: &mut Vec<Finding>) {
-    findings.extend(seen.refused.iter().map(|refused| judge_refusal(node, refused)));
+fn judge_one(node: &NodeFacts, seen: &Seen, wanted: Wanted, findings: &mut Vec<Finding>) {
+    let address = &node.address;
+    findings.extend(seen.refused.iter().map(|refused| judge_refusal(address, refused)));
     if let Some(info) = &seen.info {
-        judge_info(node, info, wanted, findings);
+        judge_info(address, info, wanted, findings);
+        judge_memory(address, info, node.quarantine, findings);
     }
-    judge_clock(node, seen, wanted.drift, findings);
+    judge_clock(address, seen, wanted.drift, findings);
 }
 
 fn judge_refusal(node: &str, refused: &Refused) -> Finding {
@@ -191,8 +193,8 @@ fn judge_refusal(node: &str, refused: &Refused) -> Finding {
 }
 
 fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Finding>) {
-    use FindingKind::{Amnesia, ClusterMismatch, Eviction, Replica, UnacknowledgedReplicas, Version};
-    use Severity::{Note, Problem, Warning};
+    use FindingKind::{ClusterMismatch, Eviction, Replica, UnacknowledgedReplicas, Version};
+    use Severity::{Problem, Warning};
     let mut add =
         |kind, severity, what: String, fix: &str| findings.push(Finding::new(kind, severity, node, what, fix));
     if info.max_memory > 0 && !matches!(info.eviction.as_str(), "noeviction" | "") {
@@ -222,16 +224,23 @@ fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Findin
         };
         add(ClusterMismatch, Problem, what.to_owned(), fix);
     }
-    if !info.has_append_only_file && !info.is_replica {
-        add(
-            Amnesia,
-            Note,
-            "it keeps no append-only file, so a restart may forget held locks".to_owned(),
-            "set `appendonly yes` if that matters, or let the resource check fencing tokens",
-        );
-    }
     if is_older_than(&info.version, (6, 2)) {
         add(Version, Problem, format!("its version is {}", info.version), "use Redis 6.2 or later, or Valkey");
+    }
+}
+
+/// What a restart does to held locks. Several servers that decide by majority count on it that most of them remember.
+fn judge_memory(node: &str, info: &Info, quarantine: Option<bool>, findings: &mut Vec<Finding>) {
+    let (severity, fix) = match quarantine {
+        Some(true) => return,
+        Some(false) => {
+            (Severity::Warning, "give `Builder::quarantine(true)`, or set `appendonly yes` and `appendfsync always`")
+        }
+        None => (Severity::Note, "set `appendonly yes` if that matters, or let the resource check fencing tokens"),
+    };
+    if !info.has_append_only_file && !info.is_replica {
+        let what = "it keeps no append-only file, so a restart may forget held locks";
+        findings.push(Finding::new(FindingKind::Amnesia, severity, node, what, fix));
     }
 }
 
@@ -332,7 +341,7 @@ mod tests {
     }
 
     fn node(address: &str, seen: Seen) -> NodeFacts {
-        NodeFacts { address: address.to_owned(), seen: Ok(seen) }
+        NodeFacts { address: address.to_owned(), quarantine: None, seen: Ok(seen) }
     }
 
     fn told(info: Info) -> Seen {
@@ -380,6 +389,18 @@ mod tests {
         let mut info = healthy();
         info.eviction = "allkeys-lru".to_owned();
         assert_eq!(kinds(&[node("a", told(info))]), []);
+    }
+
+    #[test]
+    fn a_server_that_forgets_matters_more_where_a_majority_counts_on_it() {
+        let severity = |quarantine| {
+            let info = Info { has_append_only_file: false, ..healthy() };
+            let nodes = [NodeFacts { quarantine, ..node("a", told(info)) }];
+            judge(&nodes, WANTED).unwrap().first().map(Finding::severity)
+        };
+        assert_eq!(severity(None), Some(Severity::Note));
+        assert_eq!(severity(Some(false)), Some(Severity::Warning));
+        assert_eq!(severity(Some(true)), None);
     }
 
     #[test]

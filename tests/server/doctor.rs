@@ -156,6 +156,22 @@ async fn a_command_that_the_server_does_not_have_is_told_as_such() {
 }
 
 #[tokio::test]
+async fn faults_between_several_servers_are_seen() {
+    let (one, other) = (server_or_skip!(), server_or_skip!(Server::builder().append_only()));
+    let by_name = one.url().replace("127.0.0.1", "localhost");
+    let locks = LockManager::builder().redlock([one.url(), by_name, other.url()]).build().await.unwrap();
+    let found = findings(&locks).await;
+    assert_eq!(kinds(&found), [FindingKind::SameServer, FindingKind::Amnesia, FindingKind::Amnesia], "{found:?}");
+    assert!(found[0].to_string().contains("127.0.0.1") && found[0].to_string().contains("localhost"), "{}", found[0]);
+    other.kill().unwrap();
+    let found = findings(&locks).await;
+    assert!(kinds(&found).contains(&FindingKind::Unreachable), "{found:?}");
+    let careful =
+        LockManager::builder().redlock([one.url()]).quarantine(true).max_ttl(ms(60_000)).build().await.unwrap();
+    assert_eq!(careful.doctor().await.unwrap(), []);
+}
+
+#[tokio::test]
 async fn a_server_that_is_gone_is_an_error_and_no_finding() {
     let server = server_or_skip!();
     let locks = manager(&server).await;

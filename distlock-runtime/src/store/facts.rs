@@ -8,7 +8,7 @@ use crate::clock::{Clock, Moment};
 use crate::key::Names;
 
 /// What to look at.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Look {
     pub(crate) clock: Clock,
     /// A key of the namespace that nobody uses, and one with a hash tag of its own.
@@ -23,6 +23,8 @@ pub(crate) struct Look {
 pub(crate) struct NodeFacts {
     /// Without credentials.
     pub(crate) address: String,
+    /// Of one of several that decide by majority: whether it abstains after it has lost its memory.
+    pub(crate) quarantine: Option<bool>,
     /// As far as it answered.
     pub(crate) seen: Result<Seen, StoreError>,
 }
@@ -87,6 +89,16 @@ pub(crate) enum Refused {
     Unknown(&'static str),
     /// The rest cannot be asked for without it.
     Info,
+}
+
+impl Refused {
+    /// Whether only waiters that are told of their turn need it.
+    pub(crate) fn is_about_wake_ups(&self) -> bool {
+        matches!(
+            self,
+            Self::Channels(_) | Self::Command("PUBLISH" | "SUBSCRIBE") | Self::Unknown("PUBLISH" | "SUBSCRIBE")
+        )
+    }
 }
 
 /// What a server's clock showed at a moment of ours.

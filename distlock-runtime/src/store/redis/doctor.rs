@@ -29,7 +29,7 @@ pub(super) async fn look_at(
     limit: Duration,
 ) -> NodeFacts {
     let seen = see(connection, first_reading, look, limit).await;
-    NodeFacts { address: connection.address(), seen }
+    NodeFacts { address: connection.address(), quarantine: None, seen }
 }
 
 async fn see(

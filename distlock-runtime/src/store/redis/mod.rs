@@ -33,7 +33,7 @@ use super::ears::{Ear, Ears, Mark};
 use super::facts::{Look, NodeFacts};
 use super::{
     Acquire, Acquired, BoxFuture, Description, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed,
-    StoreError, StoreErrorKind, Token,
+    StoreError, Token,
 };
 use crate::error::{Holder, Occupant};
 use crate::key::{LockName, Names};
@@ -88,6 +88,11 @@ impl RedisStore {
             first_reading: doctor::FirstReading::default(),
             response_timeout,
         }
+    }
+
+    /// What the doctor is told of this server.
+    pub(crate) async fn look_at(&self, look: &Look, limit: Duration) -> NodeFacts {
+        doctor::look_at(&self.front, &self.first_reading, look, limit).await
     }
 
     /// Makes the front connection.
@@ -283,7 +288,7 @@ impl LockStore for RedisStore {
     }
 
     fn facts<'a>(&'a self, look: &'a Look, limit: Duration) -> BoxFuture<'a, Vec<NodeFacts>> {
-        Box::pin(async move { vec![doctor::look_at(&self.front, &self.first_reading, look, limit).await] })
+        Box::pin(async move { vec![self.look_at(look, limit).await] })
     }
 
     fn hands_on(&self) -> bool {

@@ -492,7 +492,8 @@ impl Server {
     #[cfg(feature = "tls")]
     fn has_no_tls(&self) -> bool {
         let log = self.log();
-        self.builder.tls.is_some() && log.contains("tls-port") && log.contains("Bad directive")
+        let is_unknown = log.contains("tls-port") && log.contains("Bad directive");
+        self.builder.tls.is_some() && (is_unknown || log.contains("Failed finding TLS support"))
     }
 
     fn wait_ready(&self) -> Result<()> {

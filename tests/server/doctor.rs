@@ -133,7 +133,8 @@ async fn what_a_server_tells_of_itself_is_judged() {
     assert_eq!(findings(&locks).await, []);
 
     let port = server.port().to_string();
-    let replica = Server::builder().setting("replicaof", &format!("127.0.0.1 {port}")).spawn().unwrap();
+    let replica = server_or_skip!();
+    ask(&replica, &["REPLICAOF", "127.0.0.1", &port]);
     until("the replica is there", ms(10_000), || {
         ask(&server, &["INFO", "replication"]).as_text().unwrap().contains("connected_slaves:1")
     })

@@ -48,7 +48,7 @@ impl Service {
         match scheme.to_ascii_lowercase().as_str() {
             "redis" | "valkey" => Ok(Self::Server(format!("redis{rest}"))),
             "unix" | "redis+unix" | "valkey+unix" => Ok(Self::Server(format!("unix{rest}"))),
-            "rediss" | "valkeys" => Err(not_in_this_build("rediss://", "TLS (feature `tls-rustls`)")),
+            "rediss" | "valkeys" => Ok(Self::Server(format!("rediss{rest}"))),
             "redis+cluster" | "redis-cluster" | "cluster" => {
                 Err(not_in_this_build("redis+cluster://", "Redis Cluster (feature `cluster`)"))
             }
@@ -56,7 +56,7 @@ impl Service {
                 Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)"))
             }
             _ => {
-                Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `unix:///path` or `memory:`")
+                Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `rediss://host:port`, `unix:///path` or `memory:`")
                     .into())
             }
         }

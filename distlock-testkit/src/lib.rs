@@ -2,6 +2,7 @@
 //!
 //! * [`Server`]: a real `redis-server` or `valkey-server` of one's own, which can be frozen, killed and restarted.
 //!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
+//! * `Certificates` (feature `tls`): an authority of the test's own, for a server with encrypted connections.
 //! * [`EmbeddedServer`]: a server inside of the test's own process, with virtual time and faults on demand.
 //! * [`FaultProxy`]: the same faults between a client and any server.
 //! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
@@ -34,6 +35,8 @@ compile_error!("`distlock-testkit` freezes and kills servers by signals; use it 
 
 mod binary;
 mod cancel;
+#[cfg(feature = "tls")]
+mod certificates;
 mod checker;
 #[cfg(feature = "embedded")]
 mod embedded;
@@ -54,6 +57,8 @@ mod wire;
 
 pub use binary::{Missing, SERVER_BIN};
 pub use cancel::dropped_after;
+#[cfg(feature = "tls")]
+pub use certificates::Certificates;
 pub use checker::{Report, Violation, check};
 #[cfg(feature = "embedded")]
 pub use embedded::{EmbeddedBuilder, EmbeddedServer, Executed, ServerClock};

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+#[cfg(feature = "tls")]
+use crate::Certificates;
 use crate::monitor::{Own, disown};
 use crate::reaper::Reaper;
 use crate::{Connection, Error, Folder, Missing, Monitor, Reply, Result, binary};
@@ -39,6 +41,16 @@ pub struct Builder {
     append_only: bool,
     unix_socket: bool,
     program: Option<PathBuf>,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+}
+
+/// How a server shows who it is, and whether its clients have to.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug)]
+struct Tls {
+    certificates: Certificates,
+    clients_are_asked: bool,
 }
 
 impl Builder {
@@ -69,6 +81,20 @@ impl Builder {
         self
     }
 
+    /// Makes the server listen for encrypted connections as well: [`Server::tls_url`].
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(Tls { certificates: certificates.clone(), clients_are_asked: false });
+        self
+    }
+
+    /// As [`tls`](Self::tls), and encrypted connections without a certificate of the authority are refused.
+    #[cfg(feature = "tls")]
+    pub fn mutual_tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(Tls { certificates: certificates.clone(), clients_are_asked: true });
+        self
+    }
+
     /// Runs this program instead of the one that [`Server::available`] finds.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
@@ -90,13 +116,25 @@ impl Builder {
         let program = self.program.clone().map_or_else(binary::find, Ok)?;
         let folder = Folder::new().map_err(Error::io("make a folder for the server"))?;
         let reaper = Reaper::start(folder.path()).map_err(Error::io("start `/bin/sh`"))?;
-        let mut server =
-            Server { builder: self, program, port: 0, state: Mutex::default(), own: Own::default(), reaper, folder };
+        let mut server = Server {
+            builder: self,
+            program,
+            port: 0,
+            tls_port: 0,
+            state: Mutex::default(),
+            own: Own::default(),
+            reaper,
+            folder,
+        };
         let mut last = None;
         for _ in 0..TRIES {
             server.port = ports()?;
+            #[cfg(feature = "tls")]
+            server.lay_out_certificates()?;
             match server.start() {
                 Ok(()) => return Ok(server),
+                #[cfg(feature = "tls")]
+                Err(_) if server.has_no_tls() => return Err(crate::Missing::tls_in(&server.program).into()),
                 Err(error) if server.lost_the_port() => last = Some(error),
                 Err(error) => return Err(error),
             }
@@ -116,6 +154,9 @@ pub struct Server {
     builder: Builder,
     program: PathBuf,
     port: u16,
+    /// Only with certificates.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))]
+    tls_port: u16,
     state: Mutex<State>,
     own: Own,
     reaper: Reaper,
@@ -184,6 +225,14 @@ impl Server {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// How clients reach it encrypted, as in `rediss://127.0.0.1:20124`, when the server was built with certificates.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_url(&self) -> Option<String> {
+        let login = self.builder.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        self.builder.tls.as_ref().map(|_| format!("rediss://{login}127.0.0.1:{}", self.tls_port))
     }
 
     /// Where the unix socket is, when the server was built with one.
@@ -404,6 +453,19 @@ impl Server {
         if let Some(socket) = self.unix_socket() {
             command.arg("--unixsocket").arg(socket);
         }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.builder.tls {
+            command.args(["--tls-port", &self.tls_port.to_string()]);
+            command.args([
+                "--tls-cert-file",
+                "server.pem",
+                "--tls-key-file",
+                "server.key",
+                "--tls-ca-cert-file",
+                "ca.pem",
+            ]);
+            command.args(["--tls-auth-clients", if tls.clients_are_asked { "yes" } else { "no" }]);
+        }
         command
             .args(&self.builder.args)
             .current_dir(self.folder.path())
@@ -413,6 +475,25 @@ impl Server {
             // A Ctrl-C meant for the test would end the server before the test has cleaned up.
             .process_group(0)
             .spawn()
+    }
+
+    /// Puts the certificates where the server reads them, and chooses the port.
+    #[cfg(feature = "tls")]
+    fn lay_out_certificates(&mut self) -> Result<()> {
+        let Some(tls) = &self.builder.tls else { return Ok(()) };
+        self.tls_port = free_port_but(self.port)?;
+        let Certificates { ca, server, .. } = &tls.certificates;
+        for (name, text) in [("ca.pem", ca), ("server.pem", &server.cert), ("server.key", &server.key)] {
+            fs::write(self.folder.path().join(name), text).map_err(Error::io("write the server's certificates"))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "tls")]
+    fn has_no_tls(&self) -> bool {
+        let log = self.log();
+        let is_unknown = log.contains("tls-port") && log.contains("Bad directive");
+        self.builder.tls.is_some() && (is_unknown || log.contains("Failed finding TLS support"))
     }
 
     fn wait_ready(&self) -> Result<()> {
@@ -463,12 +544,17 @@ impl Drop for Server {
 
 /// A port nobody listens at. Somebody may take it before the server does: the caller tries again.
 fn free_port() -> Result<u16> {
+    free_port_but(0)
+}
+
+/// The same, and not this one, which is free as well.
+fn free_port_but(taken: u16) -> Result<u16> {
     let span = u64::from(PORTS.end - PORTS.start);
     let start = RandomState::new().hash_one(std::process::id()) % span;
     (0..span)
         .filter_map(|step| u16::try_from((start + step) % span).ok())
         .map(|offset| PORTS.start + offset)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .find(|port| *port != taken && TcpListener::bind(("127.0.0.1", *port)).is_ok())
         .ok_or_else(|| Error::io("find a free port")(std::io::ErrorKind::AddrInUse.into()))
 }
 

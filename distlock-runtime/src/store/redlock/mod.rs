@@ -38,6 +38,7 @@ use self::standing::{GiveBack, MayStand, Standings};
 use self::sweep::Sweep;
 use self::tally::{Prolonged, Verdict, Votes, quorum};
 use super::ears::{Ear, Ears, Mark};
+use super::facts::{Look, NodeFacts};
 use super::redis::target::Target;
 use super::redis::vote::{Memory, Missing, Motion, Vote};
 use super::redis::{Hears, RedisStore};
@@ -510,6 +511,26 @@ impl LockStore for Redlock {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Released, StoreError>> {
         Box::pin(self.release(request, lane, limit))
+    }
+
+    fn facts<'a>(&'a self, look: &'a Look, limit: Duration) -> BoxFuture<'a, Vec<NodeFacts>> {
+        Box::pin(async move {
+            let mut round = self.round(|server| {
+                let look = look.clone();
+                async move { server.look_at(&look, limit).await }
+            });
+            let mut nodes = Vec::new();
+            while let Some((place, mut node)) = round.next().await {
+                node.quarantine = Some(self.memory.quarantine.is_some());
+                if let Ok(seen) = &mut node.seen {
+                    // Nobody is told of anything by several servers.
+                    seen.refused.retain(|refused| !refused.is_about_wake_ups());
+                }
+                nodes.push((place, node));
+            }
+            nodes.sort_by_key(|(place, _)| *place);
+            nodes.into_iter().map(|(_, node)| node).collect()
+        })
     }
 
     fn hands_on(&self) -> bool {

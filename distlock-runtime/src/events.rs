@@ -79,6 +79,12 @@ pub(crate) fn wake_ups_refused(error: &dyn fmt::Display) {
     let _ = error;
 }
 
+/// One of several servers gave no answer that counts; the others decide.
+pub(crate) fn server_failed(address: &str, error: &dyn fmt::Display) {
+    emit!(debug, server = address, %error, "one of several lock servers failed, the others decide");
+    let _ = (address, error);
+}
+
 /// Redlock was built on an even number of servers.
 pub(crate) fn even_servers(servers: usize) {
     emit!(warn, servers, "an even number of lock servers bears no more failures than one server fewer; name 3 or 5");

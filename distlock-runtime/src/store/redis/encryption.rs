@@ -8,13 +8,13 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use tokio::net::TcpStream;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{self, CertificateError, ClientConfig, RootCertStore};
 
+use super::stream::dial;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::tls::{Pem, Tls};
 
@@ -123,26 +123,6 @@ fn read(pem: &Pem, what: &str) -> Result<Vec<u8>, StoreError> {
             ))
         }),
     }
-}
-
-/// The first address of the host that answers, of all asked at the same time.
-async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut attempts = JoinSet::new();
-    for address in tokio::net::lookup_host((host, port)).await? {
-        attempts.spawn(TcpStream::connect(address));
-    }
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    while let Some(ended) = attempts.join_next().await {
-        match ended {
-            Ok(Ok(stream)) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Ok(Err(error)) => last = error,
-            Err(_aborted) => {}
-        }
-    }
-    Err(last)
 }
 
 /// What an unfinished handshake means.

@@ -13,6 +13,7 @@ pub(crate) mod encryption;
 mod listening;
 mod permissions;
 mod scripts;
+mod stream;
 pub(crate) mod target;
 mod url;
 pub(crate) mod vote;
@@ -113,6 +114,11 @@ impl RedisStore {
     /// What the doctor is told of this server.
     pub(crate) async fn look_at(&self, look: &Look, limit: Duration) -> NodeFacts {
         doctor::look_at(&self.front, &self.first_reading, look, limit).await
+    }
+
+    /// Where it is, without credentials.
+    pub(crate) fn address(&self) -> String {
+        self.front.address()
     }
 
     /// Makes the front connection.

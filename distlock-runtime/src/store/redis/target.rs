@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, RedisError};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(feature = "tls-rustls")]
 use super::encryption::Encryption;
+use super::stream::{Gather, dial};
 use crate::credentials::Credentials;
 use crate::store::{StoreError, StoreErrorKind};
 
@@ -102,13 +104,16 @@ impl Server {
         #[cfg(feature = "tls-rustls")]
         if let (Some(encryption), ConnectionAddr::Tcp(host, port)) = (&self.access.encryption, info.addr()) {
             let stream = encryption.connect(host, *port).await?;
-            let made = MultiplexedConnection::new_with_config(info.redis_settings(), stream, config.clone()).await;
-            let (connection, driver) = made.map_err(|error| match super::encryption::alert_in(&error.to_string()) {
-                Some(refused) => Failure::Before(refused),
-                None => error.into(),
-            })?;
-            tokio::spawn(driver);
-            return Ok(connection);
+            return speak(&info, stream, config).await.map_err(|error| {
+                match super::encryption::alert_in(&error.to_string()) {
+                    Some(refused) => Failure::Before(refused),
+                    None => error.into(),
+                }
+            });
+        }
+        if let ConnectionAddr::Tcp(host, port) = info.addr() {
+            let stream = dial(host, *port).await.map_err(RedisError::from)?;
+            return Ok(speak(&info, stream, config).await?);
         }
         Ok(Client::open(info)?.get_multiplexed_async_connection_with_config(config).await?)
     }
@@ -131,6 +136,19 @@ impl Server {
         }
         Ok(info.set_redis_settings(settings))
     }
+}
+
+/// Begins to speak with the server at the other end of a stream.
+async fn speak(
+    info: &ConnectionInfo,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    config: &AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, RedisError> {
+    let stream = Gather::new(stream);
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(info.redis_settings(), stream, config.clone()).await?;
+    tokio::spawn(driver);
+    Ok(connection)
 }
 
 #[cfg(feature = "testing")]

@@ -111,6 +111,7 @@ impl Redlock {
                 return (Verdict::Contested, round);
             };
             self.standings.answered(motion.token, server, &answer);
+            self.note_failure(server, answer.as_ref().err());
             votes.count(answer);
         }
     }

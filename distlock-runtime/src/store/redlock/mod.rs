@@ -146,6 +146,12 @@ impl Redlock {
         }))
     }
 
+    fn note_failure(&self, server: usize, error: Option<&StoreError>) {
+        if let Some(error) = error {
+            events::server_failed(&self.servers[server].address(), &error.text);
+        }
+    }
+
     /// The next number to propose: the clock, as the servers have corrected it.
     fn next_number(&self) -> u64 {
         now_micros().saturating_add_signed(self.ahead.load(Ordering::Relaxed))

@@ -40,6 +40,7 @@ impl Redlock {
                     note_absent(&mut lacking, server, &answers);
                 }
                 Err(failed) => {
+                    self.note_failure(server, Some(&failed));
                     error.get_or_insert(failed);
                 }
             }

@@ -40,10 +40,10 @@
 
 pub use distlock_macros::{KeySegment, LockKey, distributed_lock, lock_set};
 pub use distlock_runtime::{
-    AsLockManager, Builder, Busy, Closed, Config, Declaration, Holder, InvalidKey, KeySegment, Lease, LeaseHandle,
-    Lock, LockError, LockKey, LockManager, Locked, LossCause, Lost, NoQuorum, NotConfigured, Outcome, Permission,
-    Reentrant, Release, Renew, Scope, Several, Shutdown, Unavailable, Wait, assert_declarations, current, declarations,
-    init, scope,
+    AsLockManager, Builder, Busy, Closed, Config, Declaration, Finding, FindingKind, Holder, InvalidKey, KeySegment,
+    Lease, LeaseHandle, Lock, LockError, LockKey, LockManager, Locked, Login, LossCause, Lost, NoQuorum, NotConfigured,
+    Outcome, Permission, Reentrant, Release, Renew, Scope, Several, Severity, Shutdown, Tls, Unavailable, Wait,
+    assert_declarations, current, declarations, init, scope,
 };
 
 /// What the attribute's expansion names. Not for use by hand: it changes with the macro.

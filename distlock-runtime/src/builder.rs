@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{needs_runtime, tokio_clock_is_paused};
+use crate::credentials::{Credentials, Login};
 use crate::error::{Config, LockError};
 use crate::events;
 use crate::key::{DEFAULT_NAMESPACE, Namespace};
@@ -16,11 +17,14 @@ use crate::store::LockStore;
 use crate::store::redis::RedisStore;
 #[cfg(feature = "cluster")]
 use crate::store::redis::cluster::ClusterStore;
-use crate::store::redis::target::Target;
+#[cfg(feature = "tls-rustls")]
+use crate::store::redis::encryption::Encryption;
 #[cfg(feature = "testing")]
 use crate::store::redis::target::streams::Streams;
+use crate::store::redis::target::{Access, Target};
 use crate::store::redis::vote::Memory;
 use crate::store::redlock::Redlock;
+use crate::tls::Tls;
 
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
@@ -50,6 +54,8 @@ pub struct Builder {
     pub(crate) response_timeout: Duration,
     connect_timeout: Duration,
     lazy: bool,
+    tls: Option<Tls>,
+    credentials: Option<Credentials>,
     #[cfg(feature = "testing")]
     streams: Option<Streams>,
     #[cfg(feature = "testing")]
@@ -74,6 +80,8 @@ impl Default for Builder {
             response_timeout: DEFAULT_RESPONSE_TIMEOUT,
             connect_timeout: DEFAULT_CONNECT_TIMEOUT,
             lazy: false,
+            tls: None,
+            credentials: None,
             #[cfg(feature = "testing")]
             streams: None,
             #[cfg(feature = "testing")]
@@ -207,6 +215,36 @@ impl Builder {
         self
     }
 
+    /// Whom a `rediss://` URL trusts, and what the connection shows of itself. Needs the crate's feature `tls-rustls`.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// Asks `provider` for user and password, once for each connection that is made, instead of reading them in the URL.
+    /// So a password can be changed while the process runs: a standing connection stays, and the next one, made after the
+    /// server has closed it or refused its login, gets the new one.
+    ///
+    /// The provider's time counts as time to connect. The text of its error becomes part of ours: it should hold no secret.
+    ///
+    /// ```
+    /// # use distlock_runtime as distlock;
+    /// use distlock::{LockManager, Login};
+    ///
+    /// let builder = LockManager::builder().url("redis://locks.internal").credentials(|| async {
+    ///     let password = std::fs::read_to_string("/run/secrets/locks")?;
+    ///     Ok(Login::new("billing", password.trim()))
+    /// });
+    /// # let _ = builder;
+    /// ```
+    pub fn credentials<F>(mut self, provider: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Login, Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
+        self.credentials = Some(Credentials::new(provider));
+        self
+    }
+
     /// Starts without a server; the first lock connects.
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
@@ -253,7 +291,12 @@ impl Builder {
         let store = self.store_on_servers(&service, &namespace).await?;
         #[cfg(feature = "cluster")]
         let namespace = if matches!(service, Service::Cluster(_)) { namespace.in_cluster() } else { namespace };
-        LockManager::assemble_on_server(&self, namespace, store)
+        let locks = LockManager::assemble_on_server(&self, namespace, store)?;
+        #[cfg(feature = "tracing")]
+        if !self.lazy {
+            locks.look_at_connect().await;
+        }
+        Ok(locks)
     }
 
     /// What was named, once and by one of the ways to do so.
@@ -276,6 +319,7 @@ impl Builder {
         service: &Service,
         namespace: &Namespace,
     ) -> Result<Arc<dyn LockStore>, LockError> {
+        let target = |url: &String| -> Result<Target, LockError> { Ok(RedisStore::target(url, self.access(url)?)?) };
         match service {
             Service::Redlock(urls) => {
                 let mut seen: Vec<&str> = urls.iter().map(String::as_str).collect();
@@ -283,19 +327,19 @@ impl Builder {
                 if seen.windows(2).any(|pair| pair[0] == pair[1]) {
                     return Err(Config::new("Redlock was given the same server twice, which would count it as two; name independent servers").into());
                 }
-                let targets = urls.iter().map(|url| RedisStore::target(url)).collect::<Result<Vec<_>, _>>()?;
+                let targets = urls.iter().map(target).collect::<Result<_, _>>()?;
                 self.redlock_on(targets, namespace).await
             }
             Service::Server(url) => {
-                let store = RedisStore::open(url, self.connect_timeout, self.response_timeout)?;
+                let store = RedisStore::on(target(url)?, self.connect_timeout, self.response_timeout);
                 if !self.lazy {
                     store.ready(self.connect_timeout).await?;
                 }
                 Ok(Arc::new(store))
             }
             #[cfg(feature = "cluster")]
-            Service::Cluster(rest) => {
-                let store = ClusterStore::open(rest, self.connect_timeout, self.response_timeout)?;
+            Service::Cluster(url) => {
+                let store = ClusterStore::open(url, self.access(url)?, self.connect_timeout, self.response_timeout)?;
                 if !self.lazy {
                     store.ready(self.connect_timeout).await?;
                 }
@@ -328,6 +372,30 @@ impl Builder {
             store.ready(self.connect_timeout).await?;
         }
         Ok(Arc::new(store))
+    }
+
+    /// How one gets in at the servers of this URL.
+    fn access(&self, url: &str) -> Result<Access, LockError> {
+        let is_encrypted = url.starts_with("rediss");
+        if self.tls.is_some() && !is_encrypted {
+            return Err(Config::new(
+                "`tls` is set and the URL asks for no encryption; write `rediss://host:port`, or leave `tls` out",
+            )
+            .into());
+        }
+        let credentials = self.credentials.clone();
+        #[cfg(feature = "tls-rustls")]
+        {
+            let settings = || self.tls.clone().unwrap_or_default();
+            let encryption = is_encrypted.then(|| Encryption::new(settings())).transpose()?;
+            Ok(Access { encryption, credentials })
+        }
+        #[cfg(not(feature = "tls-rustls"))]
+        if is_encrypted {
+            Err(Config::new("`rediss://` needs TLS, which is not built in; turn on the feature `tls-rustls` of the crate `distlock`, as in `distlock = { version = \"0.1\", features = [\"tls-rustls\"] }`").into())
+        } else {
+            Ok(Access { credentials })
+        }
     }
 
     fn check(&self) -> Result<(), LockError> {

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(feature = "tracing")]
+use crate::doctor::{Finding, Severity};
 use crate::error::{LockError, Lost};
 
 macro_rules! emit {
@@ -77,10 +79,26 @@ pub(crate) fn wake_ups_refused(error: &dyn fmt::Display) {
     let _ = error;
 }
 
+/// One of several servers gave no answer that counts; the others decide.
+pub(crate) fn server_failed(address: &str, error: &dyn fmt::Display) {
+    emit!(debug, server = address, %error, "one of several lock servers failed, the others decide");
+    let _ = (address, error);
+}
+
 /// Redlock was built on an even number of servers.
 pub(crate) fn even_servers(servers: usize) {
     emit!(warn, servers, "an even number of lock servers bears no more failures than one server fewer; name 3 or 5");
     let _ = servers;
+}
+
+/// What a look at a lock server found when it was connected to.
+#[cfg(feature = "tracing")]
+pub(crate) fn finding(finding: &Finding) {
+    if finding.severity() == Severity::Problem {
+        emit!(error, node = finding.node(), kind = ?finding.kind(), %finding, "lock server");
+    } else {
+        emit!(warn, node = finding.node(), kind = ?finding.kind(), %finding, "lock server");
+    }
 }
 
 /// A manager was built in a program with so many lock declarations.

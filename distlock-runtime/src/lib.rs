@@ -15,7 +15,8 @@
 //! * `release` gives keys back, or `hand_on` gives them to the next task of the process;
 //!   `background` is where it goes on when nobody waits.
 //! * `outcome` turns what became of a call into what its function returns; `error` and `events` tell of it.
-//! * `manager` and `builder` put all of that together, `clock` gives it its time.
+//! * `manager` and `builder` put all of that together, `clock` gives it its time; `tls` and `credentials` say how one gets in.
+//! * `doctor` judges what a store saw of its servers.
 //! * `opaque` keeps the compiler's questions about all of that short.
 //! * `declarations` is what a lock can be taken on, with its type; `registry` lists every declaration of the program, and
 //!   `contradictions` compares them.
@@ -26,8 +27,10 @@ mod background;
 mod builder;
 mod clock;
 mod contradictions;
+mod credentials;
 mod current;
 mod declarations;
+mod doctor;
 mod error;
 mod events;
 mod gate;
@@ -52,12 +55,15 @@ mod settings;
 #[cfg(feature = "cluster")]
 mod slot;
 mod store;
+mod tls;
 mod watchdog;
 mod whole;
 
 pub use builder::Builder;
+pub use credentials::Login;
 pub use current::{AsLockManager, Scope, current, init, scope};
 pub use declarations::{LockKey, Several};
+pub use doctor::{Finding, FindingKind, Severity};
 pub use error::{
     Busy, Closed, Config, Holder, InvalidKey, LockError, LossCause, Lost, NoQuorum, NotConfigured, Permission,
     Reentrant, Unavailable,
@@ -71,3 +77,4 @@ pub use registry::{Declaration, assert_declarations, declarations};
 pub use release::Release;
 pub use segment::KeySegment;
 pub use settings::{Renew, Wait};
+pub use tls::Tls;

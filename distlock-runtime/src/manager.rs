@@ -13,20 +13,28 @@ use crate::background::Background;
 use crate::builder::Builder;
 use crate::clock::{Clock, needs_runtime};
 use crate::declarations::LockKey;
+#[cfg(feature = "tracing")]
+use crate::doctor::Severity;
+use crate::doctor::{self, Finding, Wanted};
 use crate::error::{Closed, Config, LockError, LossCause};
 use crate::events;
 use crate::gate::Gate;
 use crate::grant::{End, Grant};
-use crate::key::{DEFAULT_NAMESPACE, Namespace};
+use crate::key::{DEFAULT_NAMESPACE, Keys, Namespace};
 use crate::lock::Lock;
 use crate::registry;
 use crate::settings::Defaults;
 use crate::store::LockStore;
+use crate::store::facts::Look;
 use crate::store::memory::MemoryStore;
 use crate::watchdog::{Home, Watchdog};
 
 /// The variable that [`LockManager::from_env`] reads.
 const URL_VARIABLE: &str = "DISTLOCK_URL";
+
+/// What a look at the server may add to the time that connecting takes.
+#[cfg(feature = "tracing")]
+const LOOK_AT_CONNECT: Duration = Duration::from_millis(100);
 
 /// Takes, renews and gives back locks on one lock service.
 ///
@@ -145,6 +153,42 @@ impl LockManager {
         Ok(self.inner.store.bootstrap().await?)
     }
 
+    /// Looks at the lock server for what will hurt: permissions that are missing, keys that may be evicted, replicas, clocks.
+    /// Each finding says what to do; the worst comes first. Nothing found, or no server at all, is an empty list.
+    ///
+    /// Locking needs nothing of what this looks at: a server that refuses to be asked is a finding, too. It takes about a
+    /// quarter of a second, and tries the user's permissions on keys that nobody uses.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use distlock_runtime as distlock;
+    /// let locks = distlock::LockManager::in_memory();
+    /// for finding in locks.doctor().await? {
+    ///     println!("{finding}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, `Permission` or `Config` when no server can be asked at all, `Closed` after a shutdown.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn doctor(&self) -> Result<Vec<Finding>, LockError> {
+        self.inner.open()?;
+        self.inner.examine(true, self.inner.response_timeout).await
+    }
+
+    /// Tells as events what a short look at the server finds. Whatever comes of it, the manager can be used.
+    #[cfg(feature = "tracing")]
+    pub(crate) async fn look_at_connect(&self) {
+        let looking = self.inner.examine(false, LOOK_AT_CONNECT);
+        let Ok(Ok(findings)) = tokio::time::timeout(LOOK_AT_CONNECT, looking).await else { return };
+        findings.iter().filter(|finding| finding.severity() > Severity::Note).for_each(events::finding);
+    }
+
     /// Ends the use of this manager: no new locks, every live lease is declared lost and its key released, and releases
     /// still under way in the background are waited for, all within `limit`.
     ///
@@ -247,6 +291,19 @@ impl Inner {
         if self.open().is_ok() {
             told.await;
         }
+    }
+
+    async fn examine(&self, thorough: bool, limit: Duration) -> Result<Vec<Finding>, LockError> {
+        let name = |key: &str| self.namespace.names(&Keys::one(key.to_owned()));
+        let look = Look {
+            clock: self.clock,
+            plain: name(&format!("doctor:{}", uuid::Uuid::new_v4().simple()))?,
+            tagged: name("{doctor}:tagged")?,
+            thorough,
+        };
+        // Where a failover may lose a grant that nobody else has.
+        let wanted = Wanted { drift: self.defaults.drift, replica_acks: false, cluster: false };
+        doctor::judge(&self.store.facts(&look, limit).await, wanted)
     }
 
     /// Refuses to begin anything new after a shutdown.

@@ -9,7 +9,7 @@ pub(crate) enum Service {
     Server(String),
     /// Several independent servers, of which a majority decides.
     Redlock(Vec<String>),
-    /// A cluster, with what stands behind the scheme.
+    /// A cluster, with the hosts where a server's URL has one.
     #[cfg(feature = "cluster")]
     Cluster(String),
 }
@@ -51,11 +51,13 @@ impl Service {
         match scheme.to_ascii_lowercase().as_str() {
             "redis" | "valkey" => Ok(Self::Server(format!("redis{rest}"))),
             "unix" | "redis+unix" | "valkey+unix" => Ok(Self::Server(format!("unix{rest}"))),
-            "rediss" | "valkeys" => Err(not_in_this_build("rediss://", "TLS (feature `tls-rustls`)")),
+            "rediss" | "valkeys" => Ok(Self::Server(format!("rediss{rest}"))),
             #[cfg(feature = "cluster")]
-            "redis+cluster" | "redis-cluster" | "cluster" => Ok(Self::Cluster(rest.trim_start_matches(':').to_owned())),
+            "redis+cluster" | "redis-cluster" | "cluster" => Ok(Self::Cluster(format!("redis{rest}"))),
+            #[cfg(feature = "cluster")]
+            "rediss+cluster" | "rediss-cluster" => Ok(Self::Cluster(format!("rediss{rest}"))),
             #[cfg(not(feature = "cluster"))]
-            "redis+cluster" | "redis-cluster" | "cluster" => Err(Config::new(
+            "redis+cluster" | "redis-cluster" | "cluster" | "rediss+cluster" | "rediss-cluster" => Err(Config::new(
                 "`redis+cluster://` needs the feature `cluster`; write `features = [\"cluster\"]` at `distlock` in Cargo.toml",
             )
             .into()),
@@ -63,7 +65,7 @@ impl Service {
                 Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)"))
             }
             _ => {
-                Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `unix:///path` or `memory:`")
+                Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `rediss://host:port`, `unix:///path` or `memory:`")
                     .into())
             }
         }

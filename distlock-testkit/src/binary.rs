@@ -17,18 +17,32 @@ const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     named: Option<PathBuf>,
+    /// The program is there and was built without TLS.
+    without_tls: bool,
+}
+
+impl Missing {
+    #[cfg(feature = "tls")]
+    pub(crate) fn tls_in(program: &Path) -> Self {
+        Self { named: Some(program.to_owned()), without_tls: true }
+    }
 }
 
 #[cfg(test)]
 impl Missing {
     pub(crate) fn for_tests() -> Self {
-        Self { named: None }
+        Self { named: None, without_tls: false }
     }
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.named {
+            Some(path) if self.without_tls => write!(
+                f,
+                "`{}` was built without TLS; install one that has it (`apt-get install redis-server`)",
+                path.display()
+            ),
             Some(path) => write!(
                 f,
                 "`{SERVER_BIN}` names `{}`, which is no program; set it to a redis-server or valkey-server, or unset it",
@@ -60,13 +74,13 @@ fn find_in(named: Option<&OsStr>, path: Option<&OsStr>) -> Result<PathBuf, Missi
         } else {
             folders().map(|folder| folder.join(&named)).find(|path| is_program(path))
         };
-        return found.ok_or(Missing { named: Some(named) });
+        return found.ok_or(Missing { named: Some(named), without_tls: false });
     }
     PROGRAMS
         .iter()
         .flat_map(|program| folders().map(move |folder| folder.join(program)))
         .find(|path| is_program(path))
-        .ok_or(Missing { named: None })
+        .ok_or(Missing { named: None, without_tls: false })
 }
 
 /// Every server that this machine has: the named one, and each kind on `PATH`.
@@ -101,7 +115,7 @@ mod tests {
     fn redis_is_preferred_and_a_file_that_cannot_run_is_passed_over() {
         let folder = Folder::new().unwrap();
         let path = Some(folder.path().as_os_str());
-        assert_eq!(find_in(None, path), Err(Missing { named: None }));
+        assert_eq!(find_in(None, path), Err(Missing { named: None, without_tls: false }));
 
         program(&folder, "redis-server", 0o644);
         let valkey = program(&folder, "valkey-server", 0o755);

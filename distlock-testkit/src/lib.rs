@@ -4,6 +4,7 @@
 //!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
 //! * [`Cluster`]: three primaries and three replicas, with slots that move and nodes that fail. [`cluster_or_skip!`]
 //!   gives one to a test.
+//! * `Certificates` (feature `tls`): an authority of the test's own, for a server with encrypted connections.
 //! * [`EmbeddedServer`]: a server inside of the test's own process, with virtual time and faults on demand.
 //! * [`FaultProxy`]: the same faults between a client and any server.
 //! * [`Connection`], [`Server::command`] and [`Monitor`]: looking behind the library's back.
@@ -36,6 +37,8 @@ compile_error!("`distlock-testkit` freezes and kills servers by signals; use it 
 
 mod binary;
 mod cancel;
+#[cfg(feature = "tls")]
+mod certificates;
 mod checker;
 mod cluster;
 #[cfg(feature = "embedded")]
@@ -57,6 +60,8 @@ mod wire;
 
 pub use binary::{Missing, SERVER_BIN};
 pub use cancel::dropped_after;
+#[cfg(feature = "tls")]
+pub use certificates::Certificates;
 pub use checker::{Report, Violation, check};
 pub use cluster::{Cluster, Migration};
 #[cfg(feature = "embedded")]

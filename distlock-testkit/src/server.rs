@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+#[cfg(feature = "tls")]
+use crate::Certificates;
 use crate::monitor::{Own, disown};
 use crate::reaper::Reaper;
 use crate::{Connection, Error, Folder, Missing, Monitor, Reply, Result, binary};
@@ -44,6 +46,16 @@ pub struct Builder {
     /// It is a node of a cluster, and needs a second port for the others.
     in_cluster: bool,
     program: Option<PathBuf>,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+}
+
+/// How a server shows who it is, and whether its clients have to.
+#[cfg(feature = "tls")]
+#[derive(Clone, Debug)]
+struct Tls {
+    certificates: Certificates,
+    clients_are_asked: bool,
 }
 
 impl Builder {
@@ -74,6 +86,20 @@ impl Builder {
         self
     }
 
+    /// Makes the server listen for encrypted connections as well: [`Server::tls_url`].
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(Tls { certificates: certificates.clone(), clients_are_asked: false });
+        self
+    }
+
+    /// As [`tls`](Self::tls), and encrypted connections without a certificate of the authority are refused.
+    #[cfg(feature = "tls")]
+    pub fn mutual_tls(mut self, certificates: &Certificates) -> Self {
+        self.tls = Some(Tls { certificates: certificates.clone(), clients_are_asked: true });
+        self
+    }
+
     /// Runs this program instead of the one that [`Server::available`] finds.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
@@ -87,8 +113,8 @@ impl Builder {
     /// [`Error::Missing`] when there is none on this machine; [`Error::NotReady`] with the server's own words when it
     /// does not come up; [`Error::Io`] when the system refuses a process, a folder or a port.
     pub fn spawn(self) -> Result<Server> {
-        let bus = if self.in_cluster { Some(CLUSTER_BUS) } else { None };
-        self.spawn_at(|| free_port(bus))
+        let ports = if self.in_cluster { free_ports_in_cluster } else { free_port };
+        self.spawn_at(ports)
     }
 
     /// Makes it a node of a cluster; see [`Cluster`](crate::Cluster).
@@ -102,13 +128,25 @@ impl Builder {
         let program = self.program.clone().map_or_else(binary::find, Ok)?;
         let folder = Folder::new().map_err(Error::io("make a folder for the server"))?;
         let reaper = Reaper::start(folder.path()).map_err(Error::io("start `/bin/sh`"))?;
-        let mut server =
-            Server { builder: self, program, port: 0, state: Mutex::default(), own: Own::default(), reaper, folder };
+        let mut server = Server {
+            builder: self,
+            program,
+            port: 0,
+            tls_port: 0,
+            state: Mutex::default(),
+            own: Own::default(),
+            reaper,
+            folder,
+        };
         let mut last = None;
         for _ in 0..TRIES {
             server.port = ports()?;
+            #[cfg(feature = "tls")]
+            server.lay_out_certificates()?;
             match server.start() {
                 Ok(()) => return Ok(server),
+                #[cfg(feature = "tls")]
+                Err(_) if server.has_no_tls() => return Err(crate::Missing::tls_in(&server.program).into()),
                 Err(error) if server.lost_the_port() => last = Some(error),
                 Err(error) => return Err(error),
             }
@@ -128,6 +166,9 @@ pub struct Server {
     builder: Builder,
     program: PathBuf,
     port: u16,
+    /// Only with certificates.
+    #[cfg_attr(not(feature = "tls"), allow(dead_code))]
+    tls_port: u16,
     state: Mutex<State>,
     own: Own,
     reaper: Reaper,
@@ -196,6 +237,14 @@ impl Server {
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// How clients reach it encrypted, as in `rediss://127.0.0.1:20124`, when the server was built with certificates.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_url(&self) -> Option<String> {
+        let login = self.builder.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        self.builder.tls.as_ref().map(|_| format!("rediss://{login}127.0.0.1:{}", self.tls_port))
     }
 
     /// Where the unix socket is, when the server was built with one.
@@ -416,6 +465,19 @@ impl Server {
         if let Some(socket) = self.unix_socket() {
             command.arg("--unixsocket").arg(socket);
         }
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &self.builder.tls {
+            command.args(["--tls-port", &self.tls_port.to_string()]);
+            command.args([
+                "--tls-cert-file",
+                "server.pem",
+                "--tls-key-file",
+                "server.key",
+                "--tls-ca-cert-file",
+                "ca.pem",
+            ]);
+            command.args(["--tls-auth-clients", if tls.clients_are_asked { "yes" } else { "no" }]);
+        }
         command
             .args(&self.builder.args)
             .current_dir(self.folder.path())
@@ -425,6 +487,25 @@ impl Server {
             // A Ctrl-C meant for the test would end the server before the test has cleaned up.
             .process_group(0)
             .spawn()
+    }
+
+    /// Puts the certificates where the server reads them, and chooses the port.
+    #[cfg(feature = "tls")]
+    fn lay_out_certificates(&mut self) -> Result<()> {
+        let Some(tls) = &self.builder.tls else { return Ok(()) };
+        self.tls_port = free_port_but(self.port)?;
+        let Certificates { ca, server, .. } = &tls.certificates;
+        for (name, text) in [("ca.pem", ca), ("server.pem", &server.cert), ("server.key", &server.key)] {
+            fs::write(self.folder.path().join(name), text).map_err(Error::io("write the server's certificates"))?;
+        }
+        Ok(())
+    }
+
+    #[cfg(feature = "tls")]
+    fn has_no_tls(&self) -> bool {
+        let log = self.log();
+        let is_unknown = log.contains("tls-port") && log.contains("Bad directive");
+        self.builder.tls.is_some() && (is_unknown || log.contains("Failed finding TLS support"))
     }
 
     fn wait_ready(&self) -> Result<()> {
@@ -473,18 +554,33 @@ impl Drop for Server {
     }
 }
 
-/// A port nobody listens at, nor at the one so far above it. Somebody may take it before the server does: the caller tries
-/// again.
-fn free_port(with: Option<u16>) -> Result<u16> {
-    // The upper one must stay below the outgoing connections as well.
-    let end = if with.is_some() { PORTS.start + (PORTS.end - PORTS.start) / 6 } else { PORTS.end };
-    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
-    let span = u64::from(end - PORTS.start);
+/// A port nobody listens at. Somebody may take it before the server does: the caller tries again.
+fn free_port() -> Result<u16> {
+    free_port_in(PORTS, |_| true)
+}
+
+/// The same, and not this one, which is free as well.
+#[cfg(feature = "tls")]
+fn free_port_but(taken: u16) -> Result<u16> {
+    free_port_in(PORTS, |port| port != taken)
+}
+
+/// The same with one for the other nodes of a cluster, which must stay below the outgoing connections as well.
+fn free_ports_in_cluster() -> Result<u16> {
+    free_port_in(PORTS.start..PORTS.start + (PORTS.end - PORTS.start) / 6, |port| is_free(port + CLUSTER_BUS))
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+fn free_port_in(ports: std::ops::Range<u16>, fits: impl Fn(u16) -> bool) -> Result<u16> {
+    let span = u64::from(ports.end - ports.start);
     let start = RandomState::new().hash_one(std::process::id()) % span;
     (0..span)
         .filter_map(|step| u16::try_from((start + step) % span).ok())
-        .map(|offset| PORTS.start + offset)
-        .find(|port| is_free(*port) && with.is_none_or(|above| is_free(port + above)))
+        .map(|offset| ports.start + offset)
+        .find(|port| fits(*port) && is_free(*port))
         .ok_or_else(|| Error::io("find a free port")(std::io::ErrorKind::AddrInUse.into()))
 }
 
@@ -496,7 +592,7 @@ mod tests {
     #[test]
     fn a_port_that_was_snatched_away_is_left_to_its_owner() {
         let owner = server_or_skip!();
-        let mut ports = vec![free_port(None).unwrap(), owner.port()];
+        let mut ports = vec![free_port().unwrap(), owner.port()];
         let server = Server::builder().spawn_at(|| Ok(ports.pop().unwrap())).unwrap();
         assert_ne!(server.port(), owner.port());
         server.command(&["SET", "k", "v"]).unwrap();

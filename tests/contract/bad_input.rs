@@ -35,7 +35,9 @@ async fn settings_of_a_manager_that_cannot_work_are_refused() {
         (memory().grace(Duration::MAX), "grace"),
         (memory().response_timeout(Duration::ZERO), "response_timeout"),
         (memory().connect_timeout(Duration::ZERO), "connect_timeout"),
-        (LockManager::builder().url("rediss://h:1"), "tls-rustls"),
+        #[cfg(not(feature = "tls-rustls"))]
+        (LockManager::builder().url("rediss://h:1"), "feature `tls-rustls` of the crate `distlock`"),
+        (LockManager::builder().url("rediss://h:1#insecure"), ";"),
         // Without the feature for that reason, with it because a cluster has one database.
         (LockManager::builder().url("redis+cluster://h:1/1"), "cluster"),
         (LockManager::builder().url("redis+sentinel://h:1/m"), "sentinel"),

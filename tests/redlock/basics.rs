@@ -85,6 +85,53 @@ async fn of_many_that_ask_at_the_same_moment_one_gets_in_without_waiting() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_number_is_granted_only_above_all_that_a_majority_has_accepted() {
+    let servers = servers(3);
+    let (locks, other) = (manager(&servers).await, manager(&servers).await);
+    let mut last = locks.lock("k").acquire().await.unwrap().fencing_token();
+    for far in [7_000_000, 3_000_000_000] {
+        // As if a client with a clock that is ahead had been there: on one server, which a majority may not ask.
+        let ahead = last + far;
+        servers[1].command(&["SET", "{distlock}:fence", &ahead.to_string()]).unwrap();
+        servers[2].command(&["SET", "{distlock}:fence", &(ahead + 1).to_string()]).unwrap();
+        for locks in [&locks, &other] {
+            let lease = locks.lock("k").wait(ms(1000)).acquire().await.unwrap();
+            assert!(lease.fencing_token() > ahead && lease.fencing_token() > last);
+            last = lease.fencing_token();
+            lease.release().await.unwrap();
+        }
+    }
+    servers[0].command(&["SET", "{distlock}:fence", "no number"]).unwrap();
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    servers[1].command(&["SET", "{distlock}:fence", "no number"]).unwrap();
+    let refused = locks.lock("k").acquire().await.unwrap_err().to_string();
+    assert!(refused.contains("fencing counter"), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_new_servers_the_first_number_is_good_enough() {
+    let servers = servers(3);
+    // A proposal is on its way for a while.
+    for server in &servers {
+        server.clock().step_forward(ms(500));
+    }
+    let locks = manager(&servers).await;
+    // These servers live in 2025, which the client has to be told.
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    sleep(ms(1)).await;
+    for server in &servers {
+        server.command(&["DEL", "{distlock}:fence"]).unwrap();
+        server.clear_log();
+    }
+    let lease = locks.lock("k").acquire().await.unwrap();
+    comes_to_stand(&servers, "k", 3, ms(1)).await;
+    for server in &servers {
+        assert_eq!(server.log().iter().filter(|seen| seen.name() == "EVALSHA").count(), 1);
+    }
+    drop(lease);
+}
+
+#[tokio::test(start_paused = true)]
 async fn several_keys_are_taken_on_a_majority_or_not_at_all() {
     let servers = servers(3);
     let (holder, locks) = (manager(&servers).await, manager(&servers).await);

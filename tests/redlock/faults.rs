@@ -29,6 +29,28 @@ async fn a_frozen_server_delays_nobody_and_is_cleaned_when_it_thaws() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_five_one_that_cannot_be_reached_and_one_that_is_slow_delay_nobody() {
+    let servers = servers(5);
+    // Where nothing answers, not even a refusal.
+    let builder =
+        on(&servers[..4].to_vec()).server_streams(std::future::pending::<std::io::Result<tokio::io::DuplexStream>>);
+    let locks = builder.build().await.unwrap();
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    sleep(ms(10)).await;
+    servers[0].inject(Match::every(), Fault::DelayReply(ms(2000)));
+    for round in 0..100 {
+        let begun = Instant::now();
+        let lease = locks.lock(format!("k{round}")).ttl(ms(60_000)).acquire().await.unwrap();
+        assert_eq!(lease.release().await.unwrap(), Release::Released);
+        assert_eq!(begun.elapsed(), ms(0), "round {round}");
+    }
+    sleep(ms(5000)).await;
+    for round in 0..100 {
+        assert_eq!(stands(&servers, &format!("k{round}")), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_is_put_on_a_server_that_was_away_and_then_bears_the_loss_of_another() {
     let servers = servers(3);
     let locks = manager(&servers).await;

@@ -2,7 +2,11 @@
 //!
 //! Each file is one topic. Without a server these tests are skipped by name; `scripts/test` installs one.
 
+mod doctor;
+#[cfg(feature = "tracing")]
+mod events;
 mod hand_on;
+mod login;
 mod loss;
 mod options;
 mod orphans;
@@ -12,8 +16,12 @@ mod processes;
 mod refusals;
 mod runtimes;
 mod scripts;
+#[cfg(feature = "tracing")]
+mod secrets;
 mod several;
 mod support;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod typed;
 mod waiting;
 mod wire;

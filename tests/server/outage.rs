@@ -107,7 +107,7 @@ async fn a_demoted_server_is_unavailable_until_it_is_a_primary_again() {
 
 #[tokio::test]
 async fn a_busy_script_elsewhere_is_an_outage_and_the_lease_survives_it() {
-    let server = server_or_skip!(distlock_testkit::Server::builder().setting("busy-reply-threshold", "10"));
+    let server = server_or_skip!(distlock_testkit::Server::builder().setting("lua-time-limit", "10"));
     let locks = impatient(&server).build().await.unwrap();
     let lease = locks.lock("held").ttl(ms(1500)).acquire().await.unwrap();
     let mut blocker = server.connect().unwrap();

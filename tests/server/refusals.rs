@@ -107,7 +107,8 @@ async fn a_failed_snapshot_that_stops_writes_is_an_outage() {
     let server = server_or_skip!();
     let locks = manager(&server).await;
     let lease = locks.lock("held").ttl(ms(400)).acquire().await.unwrap();
-    ask(&server, &["CONFIG", "SET", "save", "3600 1", "stop-writes-on-bgsave-error", "yes"]);
+    ask(&server, &["CONFIG", "SET", "save", "3600 1"]);
+    ask(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"]);
     // The folder of the snapshot is gone, so it fails.
     std::fs::remove_dir_all(server.folder()).unwrap();
     let _ = server.command(&["BGSAVE"]);

@@ -9,6 +9,7 @@ mod hot_key;
 mod latency;
 mod loss;
 mod others;
+mod redlock;
 mod size;
 mod throughput;
 mod trips;
@@ -49,6 +50,7 @@ pub(crate) const LINES: &[Named] = &[
     line("crash", crash::run),
     line("loss", loss::run),
     line("held", held::run),
+    line("redlock", redlock::run),
     line("other-languages", others::run),
     compiling("expansion", build::expansion),
     compiling("build", build::cold),

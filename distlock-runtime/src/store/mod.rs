@@ -4,6 +4,7 @@
 //! limits, retries and what an unanswered command means are the engine's business.
 
 pub(crate) mod ears;
+pub(crate) mod facts;
 pub(crate) mod memory;
 pub(crate) mod redis;
 pub(crate) mod redlock;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::ears::{Ear, Mark};
+use self::facts::{Look, NodeFacts};
 use crate::error::{Config, LockError, NoQuorum, Occupant, Permission, Unavailable};
 use crate::key::Names;
 
@@ -50,6 +52,11 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
         lane: Lane,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Released, StoreError>>;
+
+    /// Looks at each server for the doctor. One that cannot be asked is a fact as well. None where there is no server.
+    fn facts<'a>(&'a self, _look: &'a Look, _limit: Duration) -> BoxFuture<'a, Vec<NodeFacts>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
 
     /// Whether a key may be handed on inside the process without the store. For one that answers at once, it is not worth it.
     fn hands_on(&self) -> bool;

@@ -2,6 +2,7 @@
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+use super::permissions;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Why a command gave no value.
@@ -29,11 +30,14 @@ impl From<RedisError> for Refusal {
 }
 
 /// After these errors the connection is of no further use. `READONLY` is one of them: the server was demoted, and only
-/// a new look-up of its name finds the new primary.
+/// a new look-up of its name finds the new primary. So are those of a login that does not count any more: a new
+/// connection asks for the login anew.
 pub(super) fn closes_connection(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io | ErrorKind::Parse | ErrorKind::Client => true,
-        ErrorKind::Server(_) | ErrorKind::Extension => code_of(error) == Some("READONLY"),
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            matches!(code_of(error), Some("READONLY" | "NOAUTH" | "WRONGPASS"))
+        }
         _ => error.is_unrecoverable_error(),
     }
 }
@@ -56,7 +60,8 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
         "NOPERM" => StoreError::new(
             Permission,
             format!(
-                "{detail}; allow the locking commands (EVAL, EVALSHA, GET, SET, DEL, EXISTS, PTTL, PEXPIRE, TIME, ZADD, ZREM, ZRANGE, ZSCORE, HSET, HGET, HDEL, PUBLISH, SUBSCRIBE; in a Cluster also CLUSTER SLOTS, ASKING, SPUBLISH, SSUBSCRIBE) on the keys of the namespace"
+                "{detail}; allow the locking commands ({}{IN_CLUSTER}) on the keys of the namespace, or ask `LockManager::doctor` what is missing",
+                permissions::commands()
             ),
         ),
         "NOAUTH" | "WRONGPASS" => StoreError::new(
@@ -82,6 +87,10 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
     meaning
 }
 
+/// What a Cluster takes beside that.
+const IN_CLUSTER: &str =
+    if cfg!(feature = "cluster") { "; in a Cluster also CLUSTER SLOTS, ASKING, SPUBLISH, SSUBSCRIBE" } else { "" };
+
 const CODES: [&str; 13] = [
     "NOPERM",
     "NOAUTH",
@@ -100,7 +109,8 @@ const CODES: [&str; 13] = [
 
 fn code_of(error: &RedisError) -> Option<&str> {
     let code = error.code()?;
-    if code != "ERR" {
+    // Before 7.0 an error inside a script begins with the script's name and line, as in `@user_script: 12: -OOM …`.
+    if code != "ERR" && !code.starts_with('@') {
         return Some(code);
     }
     let detail = error.detail().unwrap_or_default();
@@ -114,4 +124,36 @@ fn code_of(error: &RedisError) -> Option<&str> {
             .find(|code| detail.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == *code))
             .unwrap_or("ERR"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::Value;
+
+    use super::*;
+
+    fn error(answer: &str) -> RedisError {
+        let value = redis::parse_redis_value(answer.as_bytes()).unwrap();
+        let Value::ServerError(error) = value else { panic!("{answer} is no error") };
+        error.into()
+    }
+
+    #[test]
+    fn an_error_inside_of_a_script_is_read_in_the_words_of_every_version() {
+        let answers = [
+            ("-OOM command not allowed when used memory > 'maxmemory'. script: f_1, on @user_script:3.\r\n", "OOM"),
+            ("-@user_script: 235: -OOM command not allowed when used memory > 'maxmemory'.\r\n", "OOM"),
+            ("-@user_script: 235: -READONLY You can't write against a read only replica.\r\n", "READONLY"),
+            (
+                "-ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -MISCONF Redis is\r\n",
+                "MISCONF",
+            ),
+            ("-@user_script: 3: The user executing the script can't run this command or subcommand\r\n", "NOPERM"),
+        ];
+        for (answer, code) in answers {
+            let error = error(answer);
+            assert_eq!(code_of(&error), Some(code), "{answer}");
+            assert_eq!(closes_connection(&error), code == "READONLY", "{answer}");
+        }
+    }
 }

@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::answers::{Refusal, classify, closes_connection};
 use super::listening::{self, Listening};
-use super::target::Target;
+use super::target::{Failure, Target};
 use crate::events;
 use crate::store::ears::Ears;
 use crate::store::{StoreError, StoreErrorKind};
@@ -213,6 +213,20 @@ impl Connection {
         }
     }
 
+    /// Sends several commands in one trip. Each has an answer of its own, which may be an error.
+    pub(super) async fn ask_all(&self, commands: &Pipeline, limit: Duration) -> Result<Vec<Value>, StoreError> {
+        let mut live = self.connect(limit).await?;
+        match timeout(limit, live.connection.send_packed_commands(commands, 0, commands.len())).await {
+            Ok(Ok(answers)) => Ok(answers),
+            Ok(Err(error)) => {
+                let failure = classify(&error);
+                self.note_answer(&live, &Err(error));
+                Err(failure)
+            }
+            Err(_elapsed) => Err(StoreError::unanswered(format!("no answer from {} within {limit:?}", self.address()))),
+        }
+    }
+
     /// Sends the command on the last frozen connection as well, if there is one, behind what was sent there before. A
     /// server that thaws executes what it has buffered, even from a connection that nobody holds any more.
     pub(crate) fn send_on_retired(&self, command: &Cmd) {
@@ -246,10 +260,7 @@ impl Connection {
         };
         match timeout(limit, progress.outcome()).await {
             Ok(outcome) => outcome,
-            Err(_elapsed) => Err(StoreError::new(
-                StoreErrorKind::Unavailable,
-                format!("no connection to {} within {limit:?}", self.address()),
-            )),
+            Err(_elapsed) => Err(StoreError::new(StoreErrorKind::Unavailable, self.target.no_connection(limit))),
         }
     }
 
@@ -448,11 +459,9 @@ impl Attempt {
         }
         match timeout(self.limit, self.target.connect(&config)).await {
             Ok(Ok(connection)) => Ok(Live { connection, listening }),
-            Ok(Err(error)) => Err(self.failure(&error)),
-            Err(_elapsed) => Err(StoreError::new(
-                StoreErrorKind::Unavailable,
-                format!("no connection to {} within {:?}", self.address, self.limit),
-            )),
+            Ok(Err(Failure::Client(error))) => Err(self.failure(&error)),
+            Ok(Err(Failure::Before(error))) => Err(error.at(&self.address)),
+            Err(_elapsed) => Err(StoreError::new(StoreErrorKind::Unavailable, self.target.no_connection(self.limit))),
         }
     }
 
@@ -467,13 +476,21 @@ impl Attempt {
             ),
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::new(
                 StoreErrorKind::Config,
-                format!("{address} answers, but not as a Redis or Valkey server; check host and port"),
+                format!(
+                    "{address} answers, but not as a Redis or Valkey server; check host and port, and write `rediss://` for a TLS port"
+                ),
             ),
             ErrorKind::InvalidClientConfig => StoreError::new(
                 StoreErrorKind::Config,
                 format!("the server at {address} cannot be used with this URL: {}", error.category()),
             ),
-            _ => StoreError { unanswered: false, ..classify(error) }.at(address),
+            _ => {
+                let mut failure = StoreError { unanswered: false, ..classify(error) }.at(address);
+                if error.is_connection_dropped() {
+                    failure.text.push_str(self.target.other_scheme());
+                }
+                failure
+            }
         }
     }
 }

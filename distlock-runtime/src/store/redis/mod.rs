@@ -9,9 +9,15 @@ mod answers;
 pub(crate) mod cluster;
 mod connection;
 mod crowd;
+mod doctor;
+#[cfg(feature = "tls-rustls")]
+pub(crate) mod encryption;
 mod listening;
+mod permissions;
 mod scripts;
+mod stream;
 pub(crate) mod target;
+mod url;
 pub(crate) mod vote;
 
 use std::sync::Arc;
@@ -19,17 +25,18 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use redis::{Client, Cmd, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisWrite, Value};
+use redis::{Cmd, RedisWrite, Value};
 
 use self::connection::Connection;
 use self::crowd::Crowd;
 use self::listening::Listening;
 use self::scripts::{ACQUIRE, Form, RELEASE, RENEW, TAKE};
-use self::target::Target;
+use self::target::{Access, Server, Target};
 use super::ears::{Ear, Ears, Mark};
+use super::facts::{Look, NodeFacts};
 use super::{
     Acquire, Acquired, BoxFuture, Description, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed,
-    StoreError, StoreErrorKind, Token,
+    StoreError, Token,
 };
 use crate::error::{Holder, Occupant};
 use crate::key::{LockName, Names};
@@ -46,6 +53,7 @@ pub(crate) struct RedisStore {
     ears: Arc<Ears>,
     takes: Arc<Crowd<Take, u64>>,
     releases: Arc<Crowd<Release, Released>>,
+    first_reading: doctor::FirstReading,
     /// What a command may take that goes for many; each of them has a limit of its own beside it.
     response_timeout: Duration,
 }
@@ -68,15 +76,9 @@ struct Take {
 }
 
 impl RedisStore {
-    /// Reads the URL; connects to nothing.
-    pub(crate) fn open(url: &str, connect_timeout: Duration, response_timeout: Duration) -> Result<Self, StoreError> {
-        Ok(Self::on(Self::target(url)?, connect_timeout, response_timeout))
-    }
-
     /// Where a URL leads.
-    pub(crate) fn target(url: &str) -> Result<Target, StoreError> {
-        let client = Client::open(connection_info(url)?).map_err(|error| bad_url(error.category()))?;
-        Ok(Target::Server(Box::new(client)))
+    pub(crate) fn target(url: &str, access: Access) -> Result<Target, StoreError> {
+        Ok(Target::Server(Box::new(Server { info: url::read(url)?, access })))
     }
 
     /// A store on one node; connects to nothing.
@@ -100,6 +102,7 @@ impl RedisStore {
             ears,
             takes: Arc::default(),
             releases: Arc::default(),
+            first_reading: doctor::FirstReading::default(),
             response_timeout,
         }
     }
@@ -115,8 +118,7 @@ impl RedisStore {
 
     /// A store on one node of a cluster, connecting to nothing. Its waiters listen beside its commands.
     #[cfg(feature = "cluster")]
-    fn member(client: Client, connect_timeout: Duration, response_timeout: Duration, ears: Arc<Ears>) -> Self {
-        let target = Target::Server(Box::new(client));
+    fn member(target: Target, connect_timeout: Duration, response_timeout: Duration, ears: Arc<Ears>) -> Self {
         let connection = |ears| Connection::new(target.clone(), connect_timeout, response_timeout, ears);
         Self {
             front: Arc::new(connection(None)),
@@ -125,8 +127,19 @@ impl RedisStore {
             ears,
             takes: Arc::default(),
             releases: Arc::default(),
+            first_reading: doctor::FirstReading::default(),
             response_timeout,
         }
+    }
+
+    /// What the doctor is told of this server.
+    pub(crate) async fn look_at(&self, look: &Look, limit: Duration) -> NodeFacts {
+        doctor::look_at(&self.front, &self.first_reading, look, limit).await
+    }
+
+    /// Where it is, without credentials.
+    pub(crate) fn address(&self) -> String {
+        self.front.address()
     }
 
     /// Makes the front connection.
@@ -338,6 +351,10 @@ impl LockStore for RedisStore {
         Box::pin(self.release(request, lane, limit))
     }
 
+    fn facts<'a>(&'a self, look: &'a Look, limit: Duration) -> BoxFuture<'a, Vec<NodeFacts>> {
+        Box::pin(async move { vec![self.look_at(look, limit).await] })
+    }
+
     fn hands_on(&self) -> bool {
         true
     }
@@ -388,24 +405,6 @@ fn line(command: &mut Cmd, name: &LockName) {
 fn millis(duration: Duration) -> u64 {
     let rounded = duration.as_nanos().div_ceil(1_000_000).max(1);
     u64::try_from(rounded).unwrap_or(u64::MAX)
-}
-
-/// Reads a `redis://`, `unix://` or `redis+unix://` URL, and turns the client's view of it into ours: RESP3 and no Nagle delay.
-fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
-    let info = url.into_connection_info().map_err(|error| bad_url(error.category()))?;
-    let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    let tcp = info.tcp_settings().clone().set_nodelay(true);
-    Ok(info.set_redis_settings(settings).set_tcp_settings(tcp))
-}
-
-/// The URL itself may hold a password, so it is not repeated.
-fn bad_url(problem: &str) -> StoreError {
-    StoreError::new(
-        StoreErrorKind::Config,
-        format!(
-            "the URL of the lock server cannot be read ({problem}); write `redis://[user:password@]host[:port][/db]` or `unix:///path`, and percent-encode `@`, `/` and `#` in a password"
-        ),
-    )
 }
 
 fn garbled(script: &str) -> StoreError {
@@ -521,7 +520,7 @@ fn number(value: &Value) -> Option<u64> {
 fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) => Some(text),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
         _ => None,
     }
 }
@@ -548,15 +547,6 @@ mod tests {
         assert_eq!(described.retry_after, Some(Duration::from_millis(1500)));
         for foreign in ["", "x", "token", "a b c d e f", "1 2 /x f 3", "1 2 h/9 f 99999999999999999999999"] {
             assert!(occupant(foreign, 1, 1).holder.is_none(), "{foreign:?}");
-        }
-    }
-
-    #[test]
-    fn a_bad_url_is_refused_without_repeating_its_password() {
-        for url in ["redis://:p@ss/w#rd@host", "http://:secret@host", "nonsense", ""] {
-            let text = RedisStore::open(url, Duration::from_secs(1), Duration::from_secs(1)).unwrap_err().text;
-            assert!(text.contains("percent-encode"), "{text}");
-            assert!(!text.contains("secret") && !text.contains("w#rd"), "{text}");
         }
     }
 }

@@ -1,35 +1,154 @@
 //! Where a connection leads: to a server's address, or, in tests, over streams that the test hands out.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, RedisResult};
+use redis::{AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, RedisConnectionInfo, RedisError};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+#[cfg(feature = "tls-rustls")]
+use super::encryption::Encryption;
+use super::stream::{Gather, dial};
+use crate::credentials::Credentials;
+use crate::store::{StoreError, StoreErrorKind};
 
 /// Makes connections to one node.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    // Boxed, for a client is much larger than a handle of streams.
-    Server(Box<Client>),
+    // Boxed, for a server is much larger than a handle of streams.
+    Server(Box<Server>),
     #[cfg(feature = "testing")]
     Streams(streams::Streams),
 }
 
+/// A server's address, and how one gets in.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) info: ConnectionInfo,
+    pub(crate) access: Access,
+}
+
+/// What is the same for every node of a service.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    #[cfg(feature = "tls-rustls")]
+    pub(crate) encryption: Option<Encryption>,
+    /// Instead of the user and password of the URL.
+    pub(crate) credentials: Option<Credentials>,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// As the client crate says it.
+    Client(RedisError),
+    /// Found before the client crate had anything to do.
+    Before(StoreError),
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Before(error)
+    }
+}
+
 impl Target {
     /// One attempt; the connection's driver runs on the current runtime.
-    pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> RedisResult<MultiplexedConnection> {
+    pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, Failure> {
         match self {
-            Self::Server(client) => client.get_multiplexed_async_connection_with_config(config).await,
+            Self::Server(server) => server.connect(config).await,
             #[cfg(feature = "testing")]
-            Self::Streams(streams) => streams.connect(config.clone()).await,
+            Self::Streams(streams) => Ok(streams.connect(config.clone()).await?),
+        }
+    }
+
+    /// What is said when an attempt took too long.
+    pub(super) fn no_connection(&self, limit: Duration) -> String {
+        format!("no connection to {} within {limit:?}{}", self.address(), self.other_scheme())
+    }
+
+    /// What may be wrong where a new connection stays silent or is cut: a server that speaks TLS and a client that does not
+    /// have nothing to say to each other, nor have the opposites.
+    pub(super) fn other_scheme(&self) -> &'static str {
+        match self {
+            #[cfg(feature = "tls-rustls")]
+            Self::Server(server) if server.access.encryption.is_some() => {
+                "; if the port is not one for TLS, write `redis://`"
+            }
+            Self::Server(server) if matches!(server.info.addr(), ConnectionAddr::Tcp(..)) => {
+                "; if the port is one for TLS, write `rediss://`"
+            }
+            _ => "",
         }
     }
 
     /// Where the node is, without the credentials that the URL may have held.
     pub(crate) fn address(&self) -> String {
         match self {
-            Self::Server(client) => client.get_connection_info().addr().to_string(),
+            Self::Server(server) => server.info.addr().to_string(),
             #[cfg(feature = "testing")]
             Self::Streams(_) => "the test's stream".to_owned(),
         }
     }
+}
+
+impl Server {
+    async fn connect(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, Failure> {
+        let info = self.with_login().await?;
+        #[cfg(feature = "tls-rustls")]
+        if let (Some(encryption), ConnectionAddr::Tcp(host, port)) = (&self.access.encryption, info.addr()) {
+            let stream = encryption.connect(host, *port).await?;
+            return speak(&info, stream, config).await.map_err(|error| {
+                match super::encryption::alert_in(&error.to_string()) {
+                    Some(refused) => Failure::Before(refused),
+                    None => error.into(),
+                }
+            });
+        }
+        if let ConnectionAddr::Tcp(host, port) = info.addr() {
+            let stream = dial(host, *port).await.map_err(RedisError::from)?;
+            return Ok(speak(&info, stream, config).await?);
+        }
+        Ok(Client::open(info)?.get_multiplexed_async_connection_with_config(config).await?)
+    }
+
+    /// With whoever this process is now.
+    async fn with_login(&self) -> Result<ConnectionInfo, StoreError> {
+        let info = self.info.clone();
+        let Some(credentials) = &self.access.credentials else { return Ok(info) };
+        let login = credentials.login().await.map_err(|error| {
+            StoreError::new(
+                StoreErrorKind::Unavailable,
+                format!("the provider of `Builder::credentials` gave no login: {error}"),
+            )
+        })?;
+        let known = info.redis_settings();
+        let mut settings = RedisConnectionInfo::default().set_db(known.db()).set_protocol(known.protocol());
+        settings = settings.set_password(login.password);
+        if let Some(user) = login.user {
+            settings = settings.set_username(user);
+        }
+        Ok(info.set_redis_settings(settings))
+    }
+}
+
+/// Begins to speak with the server at the other end of a stream.
+async fn speak(
+    info: &ConnectionInfo,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    config: &AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, RedisError> {
+    let stream = Gather::new(stream);
+    let (connection, driver) =
+        MultiplexedConnection::new_with_config(info.redis_settings(), stream, config.clone()).await?;
+    tokio::spawn(driver);
+    Ok(connection)
 }
 
 #[cfg(feature = "testing")]

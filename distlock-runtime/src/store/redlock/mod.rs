@@ -22,6 +22,9 @@
 //!   There is no common line, so it gives no right: it only says who is told first when the key is given back. Within a
 //!   process the order is that of the gate.
 
+mod acquire;
+mod release;
+mod renew;
 mod round;
 mod standing;
 mod sweep;
@@ -34,20 +37,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{Instant, timeout};
 
 use self::round::Round;
-use self::standing::{GiveBack, MayStand, Standings};
+use self::standing::Standings;
 use self::sweep::Sweep;
-use self::tally::{Prolonged, Verdict, Votes, quorum};
+use self::tally::quorum;
 use super::ears::{Ear, Ears, Mark};
+use super::facts::{Look, NodeFacts};
 use super::redis::target::Target;
-use super::redis::vote::{Memory, Missing, Motion, Vote};
+use super::redis::vote::Memory;
 use super::redis::{Hears, RedisStore};
 use super::{
-    Acquire, Acquired, BoxFuture, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed, Rest,
-    StoreError, StoreErrorKind, Token, Waiting, no_quarantine,
+    Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError, StoreErrorKind,
+    Token, no_quarantine,
 };
 use crate::error::{Config, LockError};
 use crate::events;
-use crate::grant::BURIAL;
 use crate::key::Names;
 
 /// Bounds of the pause between two looks at a key that another process holds, where no server tells of anything, in
@@ -56,14 +59,6 @@ const POLL: std::ops::Range<u64> = 20..250;
 
 /// How long after the first server that tells of a key the others are waited for: it takes a majority that is free.
 const TOLD_BY_OTHERS: Duration = Duration::from_millis(1);
-
-/// How often a number is proposed in one round. Each time it is above what the servers named, so a further one is needed
-/// only where another client was faster.
-const PROPOSALS: usize = 4;
-
-/// The share of the expiry that one server may take for its answer, and the least that it may.
-const SERVER_SHARE: u32 = 10;
-const SERVER_LEAST: Duration = Duration::from_millis(20);
 
 /// More servers than anybody has.
 const MOST_SERVERS: usize = 64;
@@ -151,138 +146,10 @@ impl Redlock {
         }))
     }
 
-    async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
-        let begun = Instant::now();
-        let Acquire { names, token, expiry, holder, reserve, previous, .. } = request;
-        // The moment of the first question, which is in the same order on all servers.
-        let wait = request.wait.map(|wait| Waiting { ticket: Some(wait.ticket.unwrap_or_else(now_micros)), ..wait });
-        let motion = Arc::new(Motion {
-            names: names.clone(),
-            token: *token,
-            expiry: *expiry,
-            holder: holder.clone(),
-            reserve: *reserve,
-            previous: *previous,
-            memory: self.memory.clone(),
-            waiter: self.waiter,
-            wait,
-        });
-        let mut proposals = 0;
-        loop {
-            proposals += 1;
-            let number = self.next_number();
-            let left = limit.saturating_sub(begun.elapsed());
-            let (verdict, round) = self.put_to_vote(&motion, number, left).await;
-            return match verdict {
-                Verdict::Granted => {
-                    self.standings.granted(*token, number);
-                    let more = vec![number; names.len() - 1].into();
-                    let fencing_tokens = FencingTokens { first: number, more };
-                    let rest = self.collect(&motion, round);
-                    Ok(Acquired::Granted { fencing_tokens, reserved: true, rest: Some(rest) })
-                }
-                Verdict::Stale { next } => {
-                    self.correct(next);
-                    self.finish(&motion, round);
-                    if proposals < PROPOSALS && begun.elapsed() < limit {
-                        continue;
-                    }
-                    Ok(Acquired::Contested)
-                }
-                Verdict::Held { place, occupant } => {
-                    let leftovers = self.standings.stands(*token);
-                    if wait.is_some() || leftovers {
-                        self.finish(&motion, round);
-                    } else {
-                        self.finish_and_clean(&motion, round);
-                    }
-                    Ok(Acquired::Held { place, occupant, ticket: wait.and_then(|wait| wait.ticket), leftovers })
-                }
-                Verdict::Contested => {
-                    self.finish(&motion, round);
-                    Ok(Acquired::Contested)
-                }
-                Verdict::Foreign { place, what } => {
-                    self.finish(&motion, round);
-                    if self.standings.may_stand(*token) {
-                        // An answer that the engine has to give back.
-                        let text = format!("`{}`: {what}", names.at(place).key);
-                        return Err(StoreError { unanswered: true, ..StoreError::new(StoreErrorKind::Config, text) });
-                    }
-                    Ok(Acquired::Foreign { place, what })
-                }
-                Verdict::Failed(error) => {
-                    self.finish(&motion, round);
-                    let unanswered = self.standings.may_stand(*token);
-                    Err(StoreError { unanswered, ..error })
-                }
-            };
+    fn note_failure(&self, server: usize, error: Option<&StoreError>) {
+        if let Some(error) = error {
+            events::server_failed(&self.servers[server].address(), &error.text);
         }
-    }
-
-    /// One round of votes on a number, until it is decided.
-    async fn put_to_vote(&self, motion: &Arc<Motion>, number: u64, limit: Duration) -> (Verdict, VoteRound) {
-        let limit = self.server_limit(motion.expiry, limit);
-        self.standings.ask(motion, self.servers.len());
-        let mut round = self.round(|server| {
-            let motion = motion.clone();
-            async move { server.vote(&motion, number, limit).await }
-        });
-        let mut votes = Votes::new(self.servers.len());
-        loop {
-            if let Some(verdict) = votes.verdict() {
-                return (verdict, round);
-            }
-            let Some((server, answer)) = round.next().await else {
-                // Every server has answered, so there is a verdict; this is for want of a proof.
-                return (Verdict::Contested, round);
-            };
-            self.standings.answered(motion.token, server, &answer);
-            votes.count(answer);
-        }
-    }
-
-    /// How long one server may take: small against the life of the lease.
-    fn server_limit(&self, expiry: Duration, limit: Duration) -> Duration {
-        self.response_timeout.min(limit).min((expiry / SERVER_SHARE).max(SERVER_LEAST))
-    }
-
-    /// Takes in what the others say, while nobody waits for it.
-    fn finish(&self, motion: &Arc<Motion>, mut round: VoteRound) {
-        let (standings, token) = (self.standings.clone(), motion.token);
-        tokio::spawn(async move {
-            while let Some((server, answer)) = round.next().await {
-                standings.answered(token, server, &answer);
-            }
-        });
-    }
-
-    /// As [`finish`](Self::finish), for a token that nobody uses any more: a late grant is given back.
-    fn finish_and_clean(&self, motion: &Arc<Motion>, mut round: VoteRound) {
-        let (standings, sweeps, motion) = (self.standings.clone(), self.sweeps.clone(), motion.clone());
-        tokio::spawn(async move {
-            while let Some((server, answer)) = round.next().await {
-                standings.answered(motion.token, server, &answer);
-            }
-            let left = standings.give_back(motion.token).map(|left| left.servers).unwrap_or_default();
-            standings.forget(motion.token);
-            for MayStand { server, is_late } in left {
-                let bury = is_late.then(|| motion.expiry.max(BURIAL));
-                let release = Release { names: motion.names.clone(), token: motion.token, keep: None, bury };
-                sweeps[server].leave(release, bury.unwrap_or(motion.expiry));
-            }
-        });
-    }
-
-    /// As [`finish`](Self::finish), by whoever wants to know where the lease is missing.
-    fn collect(&self, motion: &Arc<Motion>, mut round: VoteRound) -> Rest {
-        let (standings, token) = (self.standings.clone(), motion.token);
-        Rest(Box::pin(async move {
-            while let Some((server, answer)) = round.next().await {
-                standings.answered(token, server, &answer);
-            }
-            standings.is_missing_somewhere(token)
-        }))
     }
 
     /// The next number to propose: the clock, as the servers have corrected it.
@@ -295,192 +162,6 @@ impl Redlock {
         let ahead = i64::try_from(next).unwrap_or(i64::MAX).saturating_sub_unsigned(now_micros());
         self.ahead.store(ahead, Ordering::Relaxed);
     }
-
-    async fn renew(&self, batch: &[Renewal], lane: Lane, limit: Duration) -> Result<Vec<Renewed>, StoreError> {
-        let batch: Arc<[Renewal]> = batch.into();
-        for renewal in batch.iter() {
-            self.standings.may_live_for(renewal.token, renewal.expiry);
-        }
-        let mut round = self.round(|server| {
-            let batch = batch.clone();
-            async move { LockStore::renew(&*server, &batch, lane, limit).await }
-        });
-        let servers = self.servers.len();
-        let mut tally = vec![Prolonged::default(); batch.len()];
-        let mut lacking = Vec::new();
-        let mut error = None;
-        let verdicts = |tally: &[Prolonged]| -> Vec<Renewed> {
-            tally.iter().map(|prolonged| prolonged.verdict(servers)).collect()
-        };
-        while let Some((server, answers)) = round.next().await {
-            match answers {
-                Ok(answers) => {
-                    for (prolonged, answer) in tally.iter_mut().zip(&answers) {
-                        prolonged.count(*answer);
-                    }
-                    note_absent(&mut lacking, server, &answers);
-                }
-                Err(failed) => {
-                    error.get_or_insert(failed);
-                }
-            }
-            if !verdicts(&tally).contains(&Renewed::Unknown) {
-                break;
-            }
-        }
-        let verdicts = verdicts(&tally);
-        self.heal(batch, verdicts.clone(), lacking, round, limit);
-        match error {
-            Some(error) if verdicts.iter().all(|verdict| *verdict == Renewed::Unknown) => {
-                Err(StoreError { unanswered: true, ..error })
-            }
-            _ => Ok(verdicts),
-        }
-    }
-
-    /// Puts what was prolonged on servers that lack it, once all have answered.
-    fn heal(
-        &self,
-        batch: Arc<[Renewal]>,
-        verdicts: Vec<Renewed>,
-        mut lacking: Vec<(usize, usize)>,
-        mut round: Round<Result<Vec<Renewed>, StoreError>>,
-        limit: Duration,
-    ) {
-        if !verdicts.contains(&Renewed::Yes) {
-            return;
-        }
-        let (servers, standings) = (self.servers.clone(), self.standings.clone());
-        tokio::spawn(async move {
-            while let Some((server, answers)) = round.next().await {
-                if let Ok(answers) = answers {
-                    note_absent(&mut lacking, server, &answers);
-                }
-            }
-            for (number, server) in servers.iter().enumerate() {
-                let missing: Vec<Missing> = lacking
-                    .iter()
-                    .filter(|(lacks, place)| *lacks == number && verdicts.get(*place) == Some(&Renewed::Yes))
-                    .filter_map(|(_, place)| {
-                        let renewal = batch.get(*place)?;
-                        standings.heal(renewal.token, &renewal.wire, renewal.expiry, number)
-                    })
-                    .collect();
-                if missing.is_empty() {
-                    continue;
-                }
-                let (server, standings) = (server.clone(), standings.clone());
-                tokio::spawn(async move {
-                    let healed = server.heal(&missing, limit).await;
-                    for (place, missing) in missing.iter().enumerate() {
-                        let stands = match &healed {
-                            Ok(healed) => Some(healed.get(place).copied().unwrap_or(false)),
-                            Err(error) => (!error.unanswered).then_some(false),
-                        };
-                        standings.healed(missing.motion.token, number, stands);
-                    }
-                });
-            }
-        });
-    }
-
-    async fn release(&self, request: &Release, lane: Lane, limit: Duration) -> Result<Released, StoreError> {
-        let token = request.token;
-        let Some(GiveBack { servers: owing, life, waits }) = self.standings.give_back(token) else {
-            return Ok(Released::Absent);
-        };
-        if waits {
-            self.leave_line(request, lane, limit);
-        }
-        let servers = self.servers.len();
-        let requests: Vec<Release> = owing
-            .iter()
-            .map(|owes| {
-                let bury = request.bury.or_else(|| owes.is_late.then(|| life.max(BURIAL)));
-                Release { bury, ..request.clone() }
-            })
-            .collect();
-        let mut round = Round::new(owing.iter().zip(&requests).map(|(owes, request)| {
-            let (server, request) = (self.servers[owes.server].clone(), request.clone());
-            let asked: BoxFuture<'static, _> =
-                Box::pin(async move { LockStore::release(&*server, &request, lane, limit).await });
-            (owes.server, asked)
-        }));
-        // A server without the token is as good as one that has given it back.
-        let mut clean = servers - owing.len();
-        let (mut to_come, mut lost, mut is_stolen, mut error) = (owing.len(), 0, false, None);
-        // So many servers without the key say that it was lost before.
-        let enough = servers - quorum(servers) + 1;
-        while clean < quorum(servers) || (lost < enough && lost + to_come >= enough) {
-            let Some((server, answer)) = round.next().await else { break };
-            to_come -= 1;
-            match answer {
-                Ok(released) => {
-                    self.standings.gave_back(token, server);
-                    clean += 1;
-                    lost += usize::from(released != Released::Deleted);
-                    is_stolen |= released == Released::Stolen;
-                }
-                Err(failed) => {
-                    error.get_or_insert(failed);
-                }
-            }
-        }
-        if clean < quorum(servers) {
-            return Err(error.unwrap_or_else(|| StoreError::unanswered("too few of the lock servers answered")));
-        }
-        self.leave_to_sweep(token, life, owing.iter().map(|owes| owes.server).zip(requests).collect(), round);
-        Ok(match (lost >= enough, is_stolen) {
-            (false, _) => Released::Deleted,
-            (true, true) => Released::Stolen,
-            (true, false) => Released::Absent,
-        })
-    }
-
-    /// Takes the process's name out of the lines. Nobody waits for it: a place that stays is forgotten by itself, soon.
-    fn leave_line(&self, request: &Release, lane: Lane, limit: Duration) {
-        let request = Release { token: self.waiter, keep: None, bury: None, ..request.clone() };
-        let mut round = self.round(|server| {
-            let request = request.clone();
-            async move { LockStore::release(&*server, &request, lane, limit).await }
-        });
-        tokio::spawn(async move { while round.next().await.is_some() {} });
-    }
-
-    /// Sees to it that the servers that have not answered yet give the token back as well.
-    fn leave_to_sweep(
-        &self,
-        token: Token,
-        life: Duration,
-        requests: Vec<(usize, Release)>,
-        mut round: Round<Result<Released, StoreError>>,
-    ) {
-        let (standings, sweeps) = (self.standings.clone(), self.sweeps.clone());
-        let finish = async move {
-            while let Some((server, answer)) = round.next().await {
-                if answer.is_ok() {
-                    standings.gave_back(token, server);
-                }
-            }
-            let left = standings.give_back(token).map(|left| left.servers).unwrap_or_default();
-            standings.forget(token);
-            for (server, request) in requests {
-                if left.iter().any(|left| left.server == server) {
-                    let life = request.bury.map_or(life, |burial| life.max(burial));
-                    sweeps[server].leave(request, life);
-                }
-            }
-        };
-        tokio::spawn(finish);
-    }
-}
-
-type VoteRound = Round<Result<Vote, StoreError>>;
-
-/// Notes which of the keys a server said are not there.
-fn note_absent(lacking: &mut Vec<(usize, usize)>, server: usize, answers: &[Renewed]) {
-    let absent = answers.iter().enumerate().filter(|(_, answer)| **answer == Renewed::Absent);
-    lacking.extend(absent.map(|(place, _)| (server, place)));
 }
 
 /// The wall clock only has to be roughly right: the servers see to the order.
@@ -510,6 +191,26 @@ impl LockStore for Redlock {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Released, StoreError>> {
         Box::pin(self.release(request, lane, limit))
+    }
+
+    fn facts<'a>(&'a self, look: &'a Look, limit: Duration) -> BoxFuture<'a, Vec<NodeFacts>> {
+        Box::pin(async move {
+            let mut round = self.round(|server| {
+                let look = look.clone();
+                async move { server.look_at(&look, limit).await }
+            });
+            let mut nodes = Vec::new();
+            while let Some((place, mut node)) = round.next().await {
+                node.quarantine = Some(self.memory.quarantine.is_some());
+                if let Ok(seen) = &mut node.seen {
+                    // Nobody is told of anything by several servers.
+                    seen.refused.retain(|refused| !refused.is_about_wake_ups());
+                }
+                nodes.push((place, node));
+            }
+            nodes.sort_by_key(|(place, _)| *place);
+            nodes.into_iter().map(|(_, node)| node).collect()
+        })
     }
 
     fn hands_on(&self) -> bool {

@@ -28,6 +28,7 @@ use self::seeds::Seeds;
 use self::topology::Topology;
 use super::listening::Listening;
 use super::poll;
+use super::target::Access;
 use crate::key::Names;
 use crate::slot::slot_of;
 use crate::store::ears::{Ear, Ears, Mark};
@@ -44,10 +45,15 @@ pub(crate) struct ClusterStore {
 }
 
 impl ClusterStore {
-    /// Reads what stands behind the scheme of the URL; connects to nothing.
-    pub(crate) fn open(rest: &str, connect_timeout: Duration, response_timeout: Duration) -> Result<Self, StoreError> {
+    /// Reads the URL of a server with more than one host; connects to nothing.
+    pub(crate) fn open(
+        url: &str,
+        access: Access,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+    ) -> Result<Self, StoreError> {
         let ears = Arc::<Ears>::default();
-        let topology = Topology::new(Seeds::read(rest)?, connect_timeout, response_timeout, ears.clone());
+        let topology = Topology::new(Seeds::read(url, access)?, connect_timeout, response_timeout, ears.clone());
         Ok(Self { topology: Arc::new(topology), ears, response_timeout })
     }
 

@@ -1,9 +1,10 @@
 //! The URL of a cluster: some of its nodes, by which the others are found, and the login for all of them.
 
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo as _};
+use redis::{ConnectionAddr, ConnectionInfo};
 
 use super::layout::Address;
-use crate::store::redis::connection_info;
+use crate::store::redis::target::{Access, Server, Target};
+use crate::store::redis::url;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// What a URL says.
@@ -12,12 +13,13 @@ pub(super) struct Seeds {
     pub(super) addresses: Vec<Address>,
     /// How to reach a node, but for its address.
     login: ConnectionInfo,
+    access: Access,
 }
 
 impl Seeds {
-    /// Reads `//[user:password@]host[:port],host[:port]`, what stands behind the scheme.
-    pub(super) fn read(rest: &str) -> Result<Self, StoreError> {
-        let rest = rest.trim_start_matches('/');
+    /// Reads `redis://[user:password@]host[:port],host[:port]`.
+    pub(super) fn read(url: &str, access: Access) -> Result<Self, StoreError> {
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
         let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (format!("{login}@"), hosts),
@@ -26,8 +28,7 @@ impl Seeds {
         let mut seeds: Option<Self> = None;
         for host in hosts.split(',').map(str::trim) {
             let url = format!("redis://{login}{host}{tail}");
-            url.as_str().into_connection_info().map_err(|error| bad_url(error.category()))?;
-            let info = connection_info(&url).map_err(|_| bad_url("a host"))?;
+            let info = url::read(&url).map_err(|_| bad_url("a host, the login or an option"))?;
             if info.redis_settings().db() != 0 {
                 return Err(bad_url("a cluster has no database but 0"));
             }
@@ -38,19 +39,19 @@ impl Seeds {
             let address = Address::new(host.trim_matches(['[', ']']), *port);
             match &mut seeds {
                 Some(seeds) => seeds.addresses.push(address),
-                None => seeds = Some(Self { addresses: vec![address], login: info }),
+                None => seeds = Some(Self { addresses: vec![address], login: info, access: access.clone() }),
             }
         }
         seeds.ok_or_else(|| bad_url("it names no host"))
     }
 
     /// How to reach the node at an address.
-    pub(super) fn node(&self, address: &Address) -> ConnectionInfo {
+    pub(super) fn node(&self, address: &Address) -> Target {
         let mut to = self.login.addr().clone();
         if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = &mut to {
             (*host, *port) = (address.host.to_string(), address.port);
         }
-        self.login.clone().set_addr(to)
+        Target::Server(Box::new(Server { info: self.login.clone().set_addr(to), access: self.access.clone() }))
     }
 }
 
@@ -70,20 +71,20 @@ mod tests {
 
     #[test]
     fn a_url_names_some_nodes_and_one_login_for_all() {
-        let seeds = Seeds::read("//ada:s%40crt@a,b:7001, [::1]:7002").unwrap();
+        let seeds = Seeds::read("redis://ada:s%40crt@a,b:7001, [::1]:7002", Access::default()).unwrap();
         let expected = [Address::new("a", 6379), Address::new("b", 7001), Address::new("::1", 7002)];
         assert_eq!(seeds.addresses, expected);
-        let other = seeds.node(&Address::new("c", 7003));
-        assert_eq!(other.addr(), &ConnectionAddr::Tcp("c".to_owned(), 7003));
-        let settings = other.redis_settings();
+        let Target::Server(other) = seeds.node(&Address::new("c", 7003)) else { panic!("no server") };
+        assert_eq!(other.info.addr(), &ConnectionAddr::Tcp("c".to_owned(), 7003));
+        let settings = other.info.redis_settings();
         assert_eq!((settings.username(), settings.password()), (Some("ada"), Some("s@crt")));
-        assert_eq!(Seeds::read("//h:1/0").unwrap().addresses, [Address::new("h", 1)]);
+        assert_eq!(Seeds::read("redis://h:1/0", Access::default()).unwrap().addresses, [Address::new("h", 1)]);
     }
 
     #[test]
     fn a_bad_url_is_refused_without_repeating_its_password() {
-        for rest in ["", "//", "//a,,b", "//h/1", "//:p@ss/w#rd@host", "//:secret@a:x", "//:secret@a:70000,b", "//a,"] {
-            let text = Seeds::read(rest).unwrap_err().text;
+        for rest in ["//", "//a,,b", "//h/1", "//:p@ss/w#rd@host", "//:secret@a:x", "//:secret@a:70000,b", "//a,"] {
+            let text = Seeds::read(&format!("redis:{rest}"), Access::default()).unwrap_err().text;
             assert!(text.contains("redis+cluster://"), "{text}");
             assert!(!text.contains("secret") && !text.contains("w#rd"), "{text}");
         }

@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::Client;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
@@ -18,8 +17,8 @@ use super::layout::{Address, Share, shares};
 use super::seeds::Seeds;
 use crate::slot::SLOTS;
 use crate::store::ears::Ears;
+use crate::store::redis::RedisStore;
 use crate::store::redis::answers::Refusal;
-use crate::store::redis::{RedisStore, bad_url};
 use crate::store::{Lane, StoreError, StoreErrorKind};
 
 /// The least time between two questions for the map.
@@ -102,7 +101,8 @@ impl Topology {
     /// Learns the map, and begins to connect to the nodes in it.
     pub(super) async fn ready(self: &Arc<Self>, limit: Duration) -> Result<(), StoreError> {
         self.refresh(Lane::Awaited, limit).await?;
-        for node in self.lock().primaries.clone() {
+        let primaries = self.lock().primaries.clone();
+        for node in primaries {
             tokio::spawn(async move { node.store.ready(limit).await });
         }
         Ok(())
@@ -139,7 +139,7 @@ impl Topology {
     /// The node at an address that another one has named.
     pub(super) fn node_at(&self, address: &str, said_by: &Node) -> Option<Node> {
         let address = Address::read(address, &said_by.address)?;
-        self.meet(&mut self.lock(), &address).ok()
+        Some(self.meet(&mut self.lock(), &address))
     }
 
     /// A node says that the slot is served by another one.
@@ -267,7 +267,7 @@ impl Topology {
                 all.push(address.clone());
             }
         }
-        all.iter().filter_map(|address| self.meet(&mut state, address).ok()).collect()
+        all.iter().map(|address| self.meet(&mut state, address)).collect()
     }
 
     /// Takes an answer for the map.
@@ -280,7 +280,7 @@ impl Topology {
         let mut replicas = Vec::new();
         let mut owners = Vec::new();
         for share in shares {
-            owners.push((share.slots.clone(), self.meet(&mut state, &share.primary)?));
+            owners.push((share.slots.clone(), self.meet(&mut state, &share.primary)));
             replicas.extend(share.replicas.iter().cloned());
         }
         (state.primaries, state.replicas) = (Vec::new(), replicas);
@@ -294,15 +294,14 @@ impl Topology {
     }
 
     /// The node at an address; connects to nothing.
-    fn meet(&self, state: &mut State, address: &Address) -> Result<Node, StoreError> {
-        if let Some(node) = state.nodes.get(address) {
-            return Ok(node.clone());
-        }
-        let client = Client::open(self.seeds.node(address)).map_err(|error| bad_url(error.category()))?;
-        let store = RedisStore::member(client, self.connect_timeout, self.response_timeout, self.ears.clone());
-        let node = Arc::new(Member { address: address.clone(), store });
-        state.nodes.insert(address.clone(), node.clone());
-        Ok(node)
+    fn meet(&self, state: &mut State, address: &Address) -> Node {
+        let known = state.nodes.entry(address.clone());
+        let node = known.or_insert_with(|| {
+            let target = self.seeds.node(address);
+            let store = RedisStore::member(target, self.connect_timeout, self.response_timeout, self.ears.clone());
+            Arc::new(Member { address: address.clone(), store })
+        });
+        node.clone()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

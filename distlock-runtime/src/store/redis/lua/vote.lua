@@ -37,6 +37,9 @@ local COMPANIONS = 5
 -- past is not known.
 local SKEW = 60000000
 
+-- How long before its clock a counter begins that is new: a proposal is older than its arrival.
+local TRANSIT = 1000000
+
 -- A client whose clock is further ahead than this is told what to propose, so that it does not carry the counter away.
 local AHEAD = 3600000000
 
@@ -46,7 +49,7 @@ local quarantine = tonumber(ARGV[7]) * 1000
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local floor = now
+local floor = now - TRANSIT
 if quarantine > 0 then
   local epoch = tonumber(redis.call('GET', KEYS[#KEYS]) or '')
   if not epoch then

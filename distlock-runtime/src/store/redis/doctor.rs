@@ -1,0 +1,131 @@
+//! Looking at one server for the doctor: what it tells of itself, what this user may do, and what its clock shows.
+//!
+//! On the front connection, in one trip where nothing is to be looked at twice. Nothing of it is needed for locking, so a
+//! refusal is a fact like any other.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use redis::{Pipeline, Value};
+
+use super::connection::Connection;
+use super::listening::Listening;
+use super::permissions::{CHANNELS, Probe, probes, refusal, writing_probe};
+use super::text;
+use crate::store::StoreError;
+use crate::store::facts::{Info, Look, NodeFacts, Reading, Refused, Seen};
+
+/// Between two looks at a clock: long beside a round trip, so that a rate is to be seen, and short for who waits.
+const CLOCK_LOOK: Duration = Duration::from_millis(250);
+
+/// The first reading of each server's clock, with the server's run, for a look long after.
+pub(super) type FirstReading = Mutex<Option<(String, Reading)>>;
+
+pub(super) async fn look_at(
+    connection: &Connection,
+    first_reading: &FirstReading,
+    look: &Look,
+    limit: Duration,
+) -> NodeFacts {
+    let seen = see(connection, first_reading, look, limit).await;
+    NodeFacts { address: connection.address(), quarantine: None, seen }
+}
+
+async fn see(
+    connection: &Connection,
+    first_reading: &FirstReading,
+    look: &Look,
+    limit: Duration,
+) -> Result<Seen, StoreError> {
+    connection.ready(limit).await?;
+    let mut seen = Seen::default();
+    read_clock(connection, look, limit, &mut seen).await?;
+
+    let plain = look.plain.first();
+    let namespace = plain.wire.strip_suffix(&format!(":{}", plain.key)).unwrap_or_default();
+    let probes = probes(namespace, plain, look.tagged.first(), &CHANNELS.replace('*', "doctor"));
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("INFO");
+    probes.iter().for_each(|probe| probe.add_to(&mut pipeline));
+    let answers = connection.ask_all(&pipeline, limit).await?;
+    let (info, answers) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
+    match text(info) {
+        Some(text) => seen.info = Some(Info::read(text)),
+        None => add(&mut seen.refused, Refused::Info),
+    }
+    let denied = |(probe, answer): (&Probe, &Value)| probe.refused(answer);
+    probes.iter().zip(answers).filter_map(denied).for_each(|refused| add(&mut seen.refused, refused));
+    remember(first_reading, &mut seen);
+    if look.thorough {
+        try_writing(connection, look, limit, &mut seen.refused).await?;
+        if connection.listen(limit).await == Listening::Refused {
+            listening_refused(connection, limit, &mut seen.refused).await;
+        }
+        tokio::time::sleep(CLOCK_LOOK).await;
+        read_clock(connection, look, limit, &mut seen).await?;
+    }
+    Ok(seen)
+}
+
+/// `HSET` leaves something behind, so it is tried only where that can be taken away again.
+async fn try_writing(
+    connection: &Connection,
+    look: &Look,
+    limit: Duration,
+    refused: &mut Vec<Refused>,
+) -> Result<(), StoreError> {
+    let may = |command| !refused.contains(&Refused::Command(command));
+    if refused.iter().any(|refused| matches!(refused, Refused::Keys(_))) || !(may("DEL") || may("PEXPIRE")) {
+        return Ok(());
+    }
+    let (probe, undo) = writing_probe(look.plain.first(), may("DEL"));
+    let mut pipeline = Pipeline::new();
+    probe.add_to(&mut pipeline);
+    pipeline.add_command(undo);
+    let answers = connection.ask_all(&pipeline, limit).await?;
+    if let Some(denied) = answers.first().and_then(|answer| probe.refused(answer)) {
+        add(refused, denied);
+    }
+    Ok(())
+}
+
+/// Why the process's own channel is refused: the command, or the channel.
+async fn listening_refused(connection: &Connection, limit: Duration, refused: &mut Vec<Refused>) {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("SUBSCRIBE").arg(CHANNELS.replace('*', "doctor"));
+    let answers = connection.ask_all(&pipeline, limit).await.unwrap_or_default();
+    let denied = answers.first().and_then(|answer| refusal(answer, "SUBSCRIBE", None));
+    add(refused, denied.unwrap_or(Refused::Unknown("SUBSCRIBE")));
+}
+
+async fn read_clock(connection: &Connection, look: &Look, limit: Duration, seen: &mut Seen) -> Result<(), StoreError> {
+    let mut pipeline = Pipeline::new();
+    pipeline.cmd("TIME");
+    let asked_at = look.clock.now();
+    let answers = connection.ask_all(&pipeline, limit).await?;
+    let took = look.clock.now().since(asked_at);
+    let shown = || {
+        let Value::Array(parts) = answers.first()? else { return None };
+        let number = |place: usize| text(parts.get(place)?)?.parse::<u64>().ok();
+        Some(Duration::from_secs(number(0)?).saturating_add(Duration::from_micros(number(1)?)))
+    };
+    seen.clock.extend(shown().map(|shown| Reading { asked_at, took, shown }));
+    Ok(())
+}
+
+/// Finds the first reading of this run of the server, or makes this the first one.
+fn remember(first_reading: &FirstReading, seen: &mut Seen) {
+    let Some(run_id) = seen.info.as_ref().map(|info| &info.run_id).filter(|run_id| !run_id.is_empty()) else { return };
+    let mut first = first_reading.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*first {
+        Some((known, reading)) if known == run_id => seen.first = Some(*reading),
+        _ => *first = seen.clock.first().map(|reading| (run_id.clone(), *reading)),
+    }
+}
+
+fn add(refused: &mut Vec<Refused>, more: Refused) {
+    if !refused.contains(&more) {
+        refused.push(more);
+    }
+}

@@ -1,0 +1,127 @@
+//! What locking does on a server, in one list: what a user's rule must allow, and how each of it is tried without harm.
+
+use redis::{Cmd, Pipeline, Value};
+
+use crate::key::LockName;
+use crate::store::facts::Refused;
+
+/// Every command that locking sends or runs in a script. The login (`AUTH`, `HELLO`) needs no permission.
+pub(super) const COMMANDS: [&str; 18] = [
+    "EVAL",
+    "EVALSHA",
+    "GET",
+    "SET",
+    "DEL",
+    "EXISTS",
+    "PTTL",
+    "PEXPIRE",
+    "TIME",
+    "ZADD",
+    "ZREM",
+    "ZRANGE",
+    "ZSCORE",
+    "HSET",
+    "HGET",
+    "HDEL",
+    "PUBLISH",
+    "SUBSCRIBE",
+];
+
+/// The channels on which waiters are told of their turn.
+pub(super) const CHANNELS: &str = "distlock:turn:*";
+
+/// One thing that is tried.
+pub(super) struct Probe {
+    /// One of [`COMMANDS`].
+    command: &'static str,
+    /// The pattern of its key, if it has one.
+    pattern: Option<String>,
+    sent: Cmd,
+}
+
+/// Everything but what leaves something behind. The names are of a key that nobody uses, with their patterns; nothing is
+/// written: what would write is told to write only where something is already.
+pub(super) fn probes(namespace: &str, plain: &LockName, tagged: &LockName, channel: &str) -> Vec<Probe> {
+    let wire = (plain.wire.to_string(), format!("{namespace}:*"));
+    let queue = (plain.queue().to_string(), format!("{{{namespace}:*"));
+    let waiters = (plain.waiters().to_string(), queue.1.clone());
+    let fence = (plain.fence.to_string(), format!("{{{namespace}}}:*"));
+    let tagged = (tagged.queue().to_string(), format!("{{*}}:{namespace}:*"));
+    let mut probes = vec![
+        probe("EVAL", None, &["return 1", "0"]),
+        probe("EVALSHA", None, &["0000000000000000000000000000000000000000", "0"]),
+        probe("GET", Some(&wire), &[]),
+        probe("SET", Some(&wire), &["", "XX", "PX", "1"]),
+        probe("DEL", Some(&wire), &[]),
+        probe("EXISTS", Some(&wire), &[]),
+        probe("PTTL", Some(&wire), &[]),
+        probe("PEXPIRE", Some(&wire), &["1"]),
+        probe("TIME", None, &[]),
+        probe("ZADD", Some(&queue), &["XX", "1", ""]),
+        probe("ZREM", Some(&queue), &[""]),
+        probe("ZRANGE", Some(&queue), &["0", "0"]),
+        probe("ZSCORE", Some(&queue), &[""]),
+        probe("HGET", Some(&waiters), &[""]),
+        probe("HDEL", Some(&waiters), &[""]),
+        probe("PUBLISH", None, &[channel, ""]),
+        // The counter is there already: it is only read.
+        probe("GET", Some(&fence), &[]),
+    ];
+    for key in [&queue, &tagged] {
+        probes.push(probe("GET", Some(key), &[]));
+        probes.push(probe("PEXPIRE", Some(key), &["1"]));
+    }
+    probes
+}
+
+/// What cannot be tried without writing: the hash is deleted, or else ends by itself.
+pub(super) fn writing_probe(plain: &LockName, can_delete: bool) -> (Probe, Cmd) {
+    let waiters = (plain.waiters().to_string(), String::new());
+    let mut undo = redis::cmd(if can_delete { "DEL" } else { "PEXPIRE" });
+    undo.arg(&waiters.0);
+    if !can_delete {
+        undo.arg(1);
+    }
+    (probe("HSET", Some(&waiters), &["doctor", ""]), undo)
+}
+
+fn probe(command: &'static str, key: Option<&(String, String)>, arguments: &[&str]) -> Probe {
+    let mut sent = redis::cmd(command);
+    if let Some((key, _)) = key {
+        sent.arg(key);
+    }
+    sent.arg(arguments);
+    Probe { command, pattern: key.map(|(_, pattern)| pattern.clone()), sent }
+}
+
+impl Probe {
+    pub(super) fn add_to(&self, pipeline: &mut Pipeline) {
+        pipeline.add_command(self.sent.clone());
+    }
+
+    /// What its answer says. Anything but a refusal means that it may be done, whatever became of it.
+    pub(super) fn refused(&self, answer: &Value) -> Option<Refused> {
+        refusal(answer, self.command, self.pattern.as_deref())
+    }
+}
+
+/// Reads a refusal: servers before 7.0 say it in other words than later ones.
+pub(super) fn refusal(answer: &Value, command: &'static str, pattern: Option<&str>) -> Option<Refused> {
+    let Value::ServerError(error) = answer else { return None };
+    let details = error.details().unwrap_or_default();
+    if error.code() == "NOPERM" {
+        return Some(if details.contains("to run the") {
+            Refused::Command(command)
+        } else if details.contains("channel") {
+            Refused::Channels(CHANNELS)
+        } else {
+            Refused::Keys(pattern.unwrap_or("*").to_owned())
+        });
+    }
+    (error.code() == "ERR" && details.starts_with("unknown command")).then_some(Refused::Unknown(command))
+}
+
+/// The commands, for a text.
+pub(super) fn commands() -> String {
+    COMMANDS.join(", ")
+}

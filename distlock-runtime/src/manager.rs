@@ -77,8 +77,8 @@ pub(crate) struct Inner {
 }
 
 impl LockManager {
-    /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]`, `unix:///path`, or `memory:`. A URL
-    /// without a scheme gets `redis://`.
+    /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]`, the same with `rediss://` and TLS,
+    /// `unix:///path[?user=..&pass=..&db=..]`, or `memory:`. A URL without a scheme gets `redis://`.
     ///
     /// # Errors
     ///

@@ -18,6 +18,7 @@ mod runtimes;
 mod scripts;
 #[cfg(feature = "tracing")]
 mod secrets;
+mod security;
 mod several;
 mod support;
 #[cfg(feature = "tls-rustls")]

@@ -12,6 +12,34 @@ fn token(server: &Server, key: &str) -> String {
     value[..36].to_owned()
 }
 
+/// All Rust files below a folder of this source, in one text.
+fn sources(folder: &std::path::Path) -> String {
+    let mut all = String::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all.push_str(&sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            all.push_str(&std::fs::read_to_string(path).unwrap());
+        }
+    }
+    all
+}
+
+#[test]
+fn the_tests_that_the_table_of_threats_names_are_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let guide = std::fs::read_to_string(root.join("docs/security.md")).unwrap();
+    let (tests, runtime) = (sources(&root.join("tests")), sources(&root.join("distlock-runtime/src")));
+    let names = guide.split('`').filter(|word| word.contains("::") && !word.contains(['*', '…', '(', ' ']));
+    let names: Vec<&str> = names.filter(|word| !word.starts_with(char::is_uppercase)).collect();
+    assert!(names.len() > 15, "{names:?}");
+    for name in names {
+        let function = format!("fn {}(", name.rsplit("::").next().unwrap());
+        assert!(tests.contains(&function) || runtime.contains(&function), "`{name}` is not there");
+    }
+}
+
 #[tokio::test]
 async fn no_attempt_has_the_token_of_another_and_none_can_be_guessed() {
     let server = server_or_skip!();

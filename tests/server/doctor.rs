@@ -128,6 +128,22 @@ async fn each_permission_that_is_missing_is_named_and_no_other() {
 }
 
 #[tokio::test]
+async fn keys_that_may_only_be_read_are_told() {
+    let server = server_or_skip!();
+    if server.command(&["ACL", "SETUSER", "probe", "%R~x"]).is_err() {
+        return; // before 7.0, keys may be used or not
+    }
+    let rule = documented_rule();
+    for pattern in rule.iter().filter(|word| word.starts_with('~')) {
+        let poor: Vec<String> =
+            rule.iter().map(|word| if word == pattern { format!("%R{word}") } else { word.clone() }).collect();
+        let found = findings(&as_user(&server, "app", &poor).await).await;
+        assert_eq!(found.len(), 1, "{pattern}: {found:?}");
+        assert!(found[0].fix().contains(&format!("`{pattern}`")), "{pattern}: {}", found[0]);
+    }
+}
+
+#[tokio::test]
 async fn a_user_who_may_set_and_get_alone_gets_no_lock_that_nobody_could_release() {
     let server = server_or_skip!();
     let rule = ["~distlock:*", "~{distlock*", "-@all", "+get", "+set"].map(str::to_owned);

@@ -315,7 +315,9 @@ impl Builder {
         service: &Service,
         namespace: &Namespace,
     ) -> Result<Arc<dyn LockStore>, LockError> {
-        let target = |url: &String| -> Result<Target, LockError> { Ok(RedisStore::target(url, self.access(url)?)?) };
+        let target = |url: &String| -> Result<Target, LockError> {
+            Ok(RedisStore::target(url, self.access(url)?, self.connect_timeout)?)
+        };
         match service {
             Service::Redlock(urls) => {
                 let mut seen: Vec<&str> = urls.iter().map(String::as_str).collect();

@@ -39,7 +39,7 @@ async fn settings_of_a_manager_that_cannot_work_are_refused() {
         (LockManager::builder().url("rediss://h:1"), "feature `tls-rustls` of the crate `distlock`"),
         (LockManager::builder().url("rediss://h:1#insecure"), ";"),
         (LockManager::builder().url("redis+cluster://h:1"), "cluster"),
-        (LockManager::builder().url("redis+sentinel://h:1/m"), "sentinel"),
+        (LockManager::builder().url("redis+sentinel://h:1"), "sentinel"),
         (LockManager::builder().url("redlock:redis://a,memory:"), "redlock"),
         (LockManager::builder().url("http://h:1"), "redis://"),
         (LockManager::builder().url("redis://:p@ss/w#rd@h"), "percent-encode"),

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::answers::{Refusal, classify, closes_connection};
 use super::listening::{self, Listening};
-use super::target::{Failure, Target};
+use super::target::{Failure, Target, Watch};
 use crate::events;
 use crate::store::ears::Ears;
 use crate::store::{StoreError, StoreErrorKind};
@@ -76,6 +76,7 @@ struct Live {
     connection: MultiplexedConnection,
     /// Also tells connections of one slot apart, so that a late error does not close its successor.
     listening: Arc<listening::State>,
+    _watch: Watch,
 }
 
 impl Connection {
@@ -372,7 +373,7 @@ impl Attempt {
             config = config.set_push_sender(listening::hear(ears));
         }
         match timeout(self.limit, self.target.connect(&config)).await {
-            Ok(Ok(connection)) => Ok(Live { connection, listening: Arc::default() }),
+            Ok(Ok((connection, watch))) => Ok(Live { connection, listening: Arc::default(), _watch: watch }),
             Ok(Err(Failure::Client(error))) => Err(self.failure(&error)),
             Ok(Err(Failure::Before(error))) => Err(error.at(&self.address)),
             Err(_elapsed) => Err(StoreError::new(StoreErrorKind::Unavailable, self.target.no_connection(self.limit))),

@@ -13,6 +13,8 @@ pub(crate) mod encryption;
 mod listening;
 mod permissions;
 mod scripts;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 pub(crate) mod target;
 mod url;
 pub(crate) mod vote;
@@ -72,7 +74,13 @@ struct Take {
 
 impl RedisStore {
     /// Where a URL leads.
-    pub(crate) fn target(url: &str, access: Access) -> Result<Target, StoreError> {
+    pub(crate) fn target(url: &str, access: Access, connect_timeout: Duration) -> Result<Target, StoreError> {
+        #[cfg(feature = "sentinel")]
+        if url.starts_with(sentinel::SCHEME) {
+            return Ok(Target::Sentinel(Arc::new(sentinel::Sentinels::read(url, access, connect_timeout)?)));
+        }
+        #[cfg(not(feature = "sentinel"))]
+        let _ = connect_timeout;
         Ok(Target::Server(Box::new(Server { info: url::read(url)?, access })))
     }
 

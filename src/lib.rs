@@ -60,6 +60,10 @@ struct Readme;
 #[doc = include_str!("../docs/keys.md")]
 struct Keys;
 
+#[cfg(doctest)]
+#[doc = include_str!("../docs/failover.md")]
+struct Failover;
+
 // What only a build sees, for it depends on what a generic function is used with.
 /// ```compile_fail,E0080
 /// # use distlock::{Lease, LockKey};

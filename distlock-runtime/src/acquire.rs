@@ -258,6 +258,16 @@ impl Intent {
                     let most = CONTEST_PAUSE * 2_u32.pow(contests.min(MOST_DOUBLINGS));
                     self.pause(most.mul_f64(fastrand::f64()).min(budget.left_or(most))).await;
                 }
+                Ok(Acquired::Unacknowledged(text)) => {
+                    let error = LockError::from(Unavailable::new(text));
+                    if budget.one_try || budget.nearly_spent() {
+                        return Err(error);
+                    }
+                    events::waiting_through_outage(self.key(), &error);
+                    tell(&turn, News::Failing(error));
+                    attempt = attempt.give_back();
+                    self.rest(&mut pause, budget).await;
+                }
                 // Only a token that was given up is buried; a new one starts afresh.
                 Ok(Acquired::Dead) => attempt = Attempt::new(self),
                 Ok(Acquired::Foreign { place, what }) => {

@@ -153,13 +153,11 @@ impl SentinelSet {
     }
 
     /// The primary and the replicas, whichever of them is what now.
-    #[must_use]
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
 
     /// The Sentinels.
-    #[must_use]
     pub fn sentinels(&self) -> &[Server] {
         &self.sentinels
     }

@@ -1,8 +1,9 @@
 //! What becomes of those who hold a lock through a failover.
 
-use distlock::{LockManager, LossCause};
+use distlock::{LockError, LockManager, LossCause};
 use distlock_testkit::{Server, sentinels_or_skip};
 
+use crate::failover::failovers;
 use crate::{ms, timed};
 
 /// From now on nothing reaches the replicas: a lock taken now does not survive.
@@ -46,4 +47,30 @@ async fn a_lease_whose_key_does_not_survive_is_lost_at_its_next_renewal_and_its_
     assert!(took < ms(3500), "{took:?}");
     assert!(next.is_held());
     next.release().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_that_all_replicas_have_acknowledged_survives() {
+    let set = sentinels_or_skip!();
+    let builder = || LockManager::builder().url(set.url()).replica_acks(2, ms(400));
+    let mut before = 0;
+    for _ in 0..failovers() {
+        // A replica that has just come answers late.
+        let locks = builder().build().await.unwrap();
+        let lease = locks.lock("k").ttl(ms(20_000)).wait(ms(10_000)).acquire().await.unwrap();
+        let old = set.primary().unwrap();
+        old.kill().unwrap();
+        let new = set.wait_for_failover(old).unwrap();
+        assert_eq!(new.command(&["EXISTS", "distlock:k"]).unwrap().as_int(), Some(1));
+        assert!(lease.is_held() && lease.fencing_token() > before);
+        before = lease.fencing_token();
+        // One of two replicas is missing, so nobody gets a lock now.
+        let (out, took) = timed(locks.lock("other").wait(ms(1500)).acquire()).await;
+        let error = out.unwrap_err();
+        assert!(matches!(error, LockError::Unavailable(_)) && error.to_string().contains("replicas"), "{error:?}");
+        assert!(took < ms(2500), "{took:?}");
+        set.rejoin(old).unwrap();
+        set.wait_until_stable().unwrap();
+        lease.release().await.unwrap();
+    }
 }

@@ -61,6 +61,10 @@ struct Readme;
 struct Keys;
 
 #[cfg(doctest)]
+#[doc = include_str!("../docs/failover.md")]
+struct Failover;
+
+#[cfg(doctest)]
 #[doc = include_str!("../docs/operations.md")]
 struct Operations;
 

@@ -69,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) defaults: Defaults,
     pub(crate) namespace: Namespace,
     pub(crate) response_timeout: Duration,
+    /// A lock counts once replicas have it.
+    replica_acks: bool,
     /// `<host>/<pid>` of this process.
     pub(crate) process: Arc<str>,
     closed: AtomicBool,
@@ -251,6 +253,7 @@ impl LockManager {
             defaults: settings.defaults,
             namespace,
             response_timeout: settings.response_timeout,
+            replica_acks: settings.replica_acks.is_some(),
             process: format!("{}/{}", host(), std::process::id()).into(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -290,7 +293,7 @@ impl Inner {
             thorough,
         };
         // Where a failover may lose a grant that nobody else has.
-        let wanted = Wanted { drift: self.defaults.drift, replica_acks: false, cluster: false };
+        let wanted = Wanted { drift: self.defaults.drift, replica_acks: self.replica_acks, cluster: false };
         doctor::judge(&self.store.facts(&look, limit).await, wanted)
     }
 

@@ -14,6 +14,7 @@ mod outage;
 mod pauses;
 mod processes;
 mod refusals;
+mod replica_acks;
 mod runtimes;
 mod scripts;
 #[cfg(feature = "tracing")]

@@ -7,14 +7,14 @@
 //!
 //! // Output, names of the expansion with two underscores in front
 //! async fn claim(id: u64, user: User) -> Ret {
-//!     let __key = KeyBuilder::new(":").literal("coupon:").value("id", &id).finish();
-//!     let __settings = Settings { ttl: …, ..Settings::INHERIT };
-//!     let __manager = current();
-//!     let __spec = const { &Spec { … } };
-//!     let __policies = Policies { spec: __spec, … };
-//!     let (__call, __start) = call_and_start(__spec, __settings, __manager, __key);
+//!     static __DISTLOCK: Entry = Entry::function("claim", …);              // what is known at build
+//!     register!(__DISTLOCK);
+//!     let __key = KeyBuilder::new(":", "coupon:").value("id", &id, "").finish();
+//!     let __call = call_as_declared(&__DISTLOCK, __key);
+//!     let __start = __call.start();
+//!     let __policies = Policies { entry: &__DISTLOCK, … };
 //!     Locked::new(__call, __policies, async move {
-//!         if let Some(__output) = None::<Ret> { return __output; }         // pins the type of BODY
+//!         if false { return never_returned::<Ret>(); }                     // pins the type of BODY
 //!         let _ = &user; let _ = &id;                                      // last argument first
 //!         match __start.open() { Held(_) => {} Busy(__busy) => { let busy = __busy; return EXPR } … }
 //!         '__distlock_body: { BODY }
@@ -25,7 +25,7 @@
 //! The key is an owned value made in a statement of its own, so none of its temporaries lives across an await and the
 //! body may move what the key was made from. The body is given by value to a hand-written future, not to an `async fn`,
 //! which would double its size, nor to a nested function, which would lose generics and `Self`. No item with a name is
-//! written beside the function, because other attributes may emit it twice.
+//! written beside the function, because other attributes may emit it twice. Without options all is one call, `locked`.
 
 mod body;
 pub(crate) mod declared;
@@ -38,10 +38,11 @@ mod types;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Lifetime, Type};
 
+use self::policies::Policies;
+use self::registry::entry;
 use crate::attribute::{Given, Options};
 use crate::key::Key;
 use crate::shape::{Body, Function};
@@ -92,9 +93,7 @@ fn own(name: &str) -> Ident {
 impl Expansion<'_> {
     fn locked(&self, block: &Group, name_captures: bool) -> TokenStream {
         let p = &self.private;
-        let [key, settings, manager, policies, call, start] =
-            ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
-        let spec = own("__spec");
+        let (key, entry) = (own("__key"), entry());
         let import = self.options.krate.as_ref().map(|Given { value: path, .. }| {
             let private = &self.private;
             quote_spanned!(Span::mixed_site()=> use #path::__private as #private;)
@@ -102,29 +101,35 @@ impl Expansion<'_> {
         let registered = self.registered_function();
         let hints = self.hints();
         let key_statement = self.key(&key);
-        let mut settings_value = self.settings();
-        if self.is_declared() {
-            let declared = own("__declared");
-            settings_value = quote_spanned!(Span::mixed_site()=> #settings_value.or(#declared));
-        }
-        let manager_value = self.manager();
-        let policies_value = self.policies(&spec);
-        let spec_value = self.spec();
         let edge = self.edge();
         let captures = name_captures.then(|| self.captures(&block.stream()));
+        let start = own("__start");
         let opening = self.opening(&start);
-        let body = Self::user_block(block);
-        let begin = match &opening {
-            Some(_) => quote!(let (#call, #start) = #p::call_and_start(#spec, #settings, #manager, #key);),
-            None => quote!(let #call = #p::call(#spec, #settings, #manager, #key);),
-        };
-        let locked = quote_spanned! {Span::mixed_site()=>
-            #p::Locked::new(#call, #policies, async move {
-                #edge
-                #captures
-                #opening
-                #body
-            }).await
+        let user_block = Self::user_block(block);
+        let body = quote_spanned!(Span::mixed_site()=> async move { #edge #captures #opening #user_block });
+        let (begin, locked) = match (self.begin(&key), self.policies(), &opening) {
+            (None, Policies::Failing(fail), None) => {
+                (None, quote_spanned!(Span::mixed_site()=> #p::locked(&#entry, #key, #fail, #body).await))
+            }
+            (begin, policies, opening) => {
+                let [call, policy] = ["__call", "__policies"].map(own);
+                let begin = begin.unwrap_or_else(
+                    || quote_spanned!(Span::mixed_site()=> let #call = #p::call_as_declared(&#entry, #key);),
+                );
+                let policies = match policies {
+                    Policies::Failing(fail) => {
+                        quote_spanned!(Span::mixed_site()=> #p::Policies::failing(&#entry, #fail))
+                    }
+                    Policies::Various(policies) => policies,
+                };
+                let start = opening.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> let #start = #call.start();));
+                let begin = quote_spanned! {Span::mixed_site()=>
+                    #begin
+                    #start
+                    let #policy = #policies;
+                };
+                (Some(begin), quote_spanned!(Span::mixed_site()=> #p::Locked::new(#call, #policy, #body).await))
+            }
         };
         let result = match &self.function.output {
             // To return what never comes would be unreachable.
@@ -137,13 +142,31 @@ impl Expansion<'_> {
             #registered
             #hints
             #key_statement
-            let #settings = #settings_value;
-            let #manager = #manager_value;
-            let #spec = #spec_value;
-            let #policies = #policies_value;
             #begin
             #result
         }
+    }
+
+    /// The statements that make the call, where options say more than what is known at build.
+    fn begin(&self, key: &Ident) -> Option<TokenStream> {
+        let is_computed = !self.computed().is_empty();
+        if self.options.manager.is_none() && !is_computed && !self.is_declared() {
+            return None;
+        }
+        let p = &self.private;
+        let [settings, manager, call] = ["__settings", "__manager", "__call"].map(own);
+        let entry = entry();
+        let mut settings_value = self.settings();
+        if self.is_declared() {
+            let declared = own("__declared");
+            settings_value = quote_spanned!(Span::mixed_site()=> #settings_value.or(#declared));
+        }
+        let manager_value = self.manager();
+        Some(quote_spanned! {Span::mixed_site()=>
+            let #settings = #settings_value;
+            let #manager = #manager_value;
+            let #call = #p::call(&#entry, #settings, #manager, #key);
+        })
     }
 
     fn manager(&self) -> TokenStream {
@@ -155,25 +178,6 @@ impl Expansion<'_> {
                 let p = private(self.options, span);
                 let arguments = grouped(Delimiter::Parenthesis, quote_spanned!(span=> &(#value)), span);
                 quote_spanned!(span=> #p::manager #arguments)
-            }
-        }
-    }
-
-    /// The static facts of the declaration.
-    fn spec(&self) -> TokenStream {
-        let p = &self.private;
-        let name = self.function.sig.ident.unraw().to_string();
-        let Key { text: template, label, .. } = self.key;
-        quote_spanned! {Span::mixed_site()=>
-            const {
-                &#p::Spec {
-                    function: #p::core::concat!(#p::core::module_path!(), "::", #name),
-                    template: #template,
-                    label: #label,
-                    file: #p::core::file!(),
-                    line: #p::core::line!(),
-                    column: #p::core::column!(),
-                }
             }
         }
     }

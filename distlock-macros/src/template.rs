@@ -106,6 +106,19 @@ struct Parser<'a> {
 }
 
 impl Template {
+    /// The text in front of the first value, and every value with the text behind it.
+    pub(crate) fn values(&self) -> (&str, Vec<(&Placeholder, &str)>) {
+        let (mut first, mut values) = ("", Vec::new());
+        for part in &self.parts {
+            match (part, values.last_mut()) {
+                (Part::Value(value), _) => values.push((value, "")),
+                (Part::Literal(text), Some((_, behind))) => *behind = text.as_str(),
+                (Part::Literal(text), None) => first = text.as_str(),
+            }
+        }
+        (first, values)
+    }
+
     /// Shows a fault inside of the template.
     pub(crate) fn fault(&self, at: Range<usize>, message: &str, errors: &mut Errors) {
         errors.at(span_of(&self.literal, at.clone()), drawn(message, &self.literal.value(), at));

@@ -8,18 +8,19 @@
 //!
 //! // Output
 //! const _: () = {
-//!     const SETTINGS: Settings = Settings { ttl: …, ..INHERIT }.or(<Locks as LockSet>::SETTINGS);
+//!     const SETTINGS: Settings = INHERIT.ttl(…).or(<Locks as LockSet>::SETTINGS);
 //!     impl LockKey for OrderLock {
 //!         type Witness = Self;
 //!         const SETTINGS: Settings = SETTINGS;
 //!         fn keys(self) -> Result<Keys, LockError> {
 //!             let Self { id } = self;
-//!             in_set(KeyBuilder::new(":").literal("order:").value("id", &id).finish(), <Locks as LockSet>::NAMESPACE)
+//!             in_set(KeyBuilder::new(":", "order:").value("id", &id, "").finish(), <Locks as LockSet>::NAMESPACE)
 //!         }
 //!     }
 //!     impl OneKey for OrderLock { const IDENTITY: Identity = …; }
 //!     impl Locks { const lock_order_x3a_v_: () = (); }                    // a second one is a second definition
-//!     submit! { Declared { … } }
+//!     static __DISTLOCK: Entry = Entry::function(…).of_type(…);
+//!     register!(__DISTLOCK);
 //! };
 //! ```
 
@@ -50,7 +51,7 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     let Split { impl_generics, ty_generics, where_clause } = split(&generics);
     let name = &input.ident;
     let set = set.as_ref().map_or_else(TokenStream::new, |set| quote!(#set));
-    let settings = expansion.settings_in(Place::Item, &[]);
+    let settings = expansion.settings_in(Place::Item);
     let keys: TokenStream = key
         .form
         .templates()
@@ -97,7 +98,8 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     };
     let own_settings = Ident::new(OWN_SETTINGS, Span::mixed_site());
     let unique = (!set.is_empty()).then(|| unique(p, &set, key.form.templates()));
-    let registered = expansion.registered("Type", &quote!(#own_settings), &[], &namespace);
+    let of_type = quote_spanned!(Span::mixed_site()=> .of_type(#namespace));
+    let registered = expansion.registered(&quote!(#own_settings), &of_type);
     let import = import(options, p);
     quote_spanned! {Span::mixed_site()=>
         #named
@@ -138,7 +140,7 @@ pub(crate) fn lock_key_fallback(input: &DeriveInput) -> TokenStream {
                 type Witness = #proof;
                 const SETTINGS: #p::Settings = #p::INHERIT;
                 fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
-                    #p::KeyBuilder::new("").finish().map(#p::Keys::one)
+                    #p::KeyBuilder::new("", "").finish().map(#p::Keys::one)
                 }
             }
             #identity
@@ -311,8 +313,7 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
         Expansion { options, function: &function, key: &key, private: private(options, Span::mixed_site()) };
     let p = &expansion.private;
     let import = import(options, p);
-    let (settings, own_settings) =
-        (expansion.settings_in(Place::Item, &[]), Ident::new(OWN_SETTINGS, Span::mixed_site()));
+    let (settings, own_settings) = (expansion.settings_in(Place::Item), Ident::new(OWN_SETTINGS, Span::mixed_site()));
     let namespace = match namespace {
         Some(namespace) => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#namespace)),
         None => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None),

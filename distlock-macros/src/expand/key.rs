@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 use super::{Expansion, grouped, own, private};
 use crate::key::Form;
 use crate::shape::bound_names;
-use crate::template::{Integer, Part, Spec, Template};
+use crate::template::{Integer, Spec, Template};
 
 impl Expansion<'_> {
     /// The statement that makes the key, under this name.
@@ -142,24 +142,18 @@ impl Expansion<'_> {
         let separators = &template.separators;
         let builder = own("__builder");
         let mut statements = TokenStream::new();
-        let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators));
-        for part in &template.parts {
-            let value = match part {
-                Part::Literal(text) => {
-                    chain.extend(quote_spanned!(Span::mixed_site()=> .literal(#text)));
-                    continue;
-                }
-                Part::Value(placeholder) if placeholder.tokens.is_empty() => continue,
-                Part::Value(placeholder) => placeholder,
-            };
+        let (first, values) = template.values();
+        let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators, #first));
+        // One without tokens is left to the compiler.
+        for (value, behind) in values.into_iter().filter(|(value, _)| !value.tokens.is_empty()) {
             let (source, tokens) = (&value.source, &value.tokens);
             let span = Span::mixed_site().located_at(value.span);
             let method = match value.spec {
-                Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens)),
-                Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens)),
+                Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens, #behind)),
+                Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens, #behind)),
                 Spec::Integer(format) => {
                     let format = self.integer_format(format);
-                    quote_spanned!(span=> .integer(#source, &#tokens, #format))
+                    quote_spanned!(span=> .integer(#source, &#tokens, #format, #behind))
                 }
             };
             if calls(tokens) {

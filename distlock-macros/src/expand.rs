@@ -37,7 +37,7 @@ mod typed;
 mod types;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Lifetime, Type};
 
@@ -48,7 +48,7 @@ use crate::key::Key;
 use crate::shape::{Body, Function};
 
 pub(crate) fn expand(options: &Options, function: &Function, key: &Key<'_>) -> TokenStream {
-    let expansion = Expansion { options, function, key, private: private(options, Span::mixed_site()) };
+    let expansion = Expansion { options, function, key, private: private(Span::mixed_site()) };
     let Function { attrs, vis, default, sig, block, body, .. } = function;
     let mut tokens = quote!(#(#attrs)* #vis #default #sig);
     let statements = match body {
@@ -66,23 +66,29 @@ pub(crate) fn expand(options: &Options, function: &Function, key: &Key<'_>) -> T
     tokens
 }
 
-/// The one path under which everything generated stands, shown at a place. A path of the user is imported once under a
-/// name of ours, so that a wrong one is one error.
-fn private(options: &Options, span: Span) -> TokenStream {
+/// The one name under which everything generated stands, shown at a place. It is imported once, so that a wrong path of
+/// the user is one error, and a long path is not looked up for every name.
+fn private(span: Span) -> Ident {
+    Ident::new(IMPORTED, span)
+}
+
+/// Brings it into scope.
+fn import(options: &Options) -> TokenStream {
+    let private = private(Span::mixed_site());
     match &options.krate {
-        Some(_) => Ident::new(IMPORTED, span).into_token_stream(),
-        None => quote_spanned!(span=> ::distlock::__private),
+        Some(Given { value: path, .. }) => quote_spanned!(Span::mixed_site()=> use #path::__private as #private;),
+        None => quote_spanned!(Span::mixed_site()=> use ::distlock::__private as #private;),
     }
 }
 
-/// What the library is called inside a function with the option `crate`. Names of items have no hygiene.
+/// What the library is called inside of what is generated. Names of items have no hygiene.
 const IMPORTED: &str = "__distlock_private";
 
 struct Expansion<'a> {
     options: &'a Options,
     function: &'a Function,
     key: &'a Key<'a>,
-    private: TokenStream,
+    private: Ident,
 }
 
 /// A name of ours, which no name of the user can meet.
@@ -94,10 +100,7 @@ impl Expansion<'_> {
     fn locked(&self, block: &Group, name_captures: bool) -> TokenStream {
         let p = &self.private;
         let (key, entry) = (own("__key"), entry());
-        let import = self.options.krate.as_ref().map(|Given { value: path, .. }| {
-            let private = &self.private;
-            quote_spanned!(Span::mixed_site()=> use #path::__private as #private;)
-        });
+        let import = import(self.options);
         let registered = self.registered_function();
         let hints = self.hints();
         let key_statement = self.key(&key);
@@ -175,7 +178,7 @@ impl Expansion<'_> {
             None => quote_spanned!(Span::mixed_site()=> #p::current()),
             Some(Given { value, .. }) => {
                 let span = Span::mixed_site().located_at(value.span());
-                let p = private(self.options, span);
+                let p = private(span);
                 let arguments = grouped(Delimiter::Parenthesis, quote_spanned!(span=> &(#value)), span);
                 quote_spanned!(span=> #p::manager #arguments)
             }

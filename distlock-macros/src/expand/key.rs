@@ -37,7 +37,7 @@ impl Expansion<'_> {
             Form::Computed(value) => {
                 let witness = own("__witness");
                 let span = Span::mixed_site().located_at(value.span());
-                let p = private(self.options, span);
+                let p = private(span);
                 // What has a place is borrowed, for the body wants it too.
                 let value = if is_place(value) { quote_spanned!(span=> &#value) } else { quote!(#value) };
                 let arguments = grouped(Delimiter::Parenthesis, value, span);
@@ -80,7 +80,7 @@ impl Expansion<'_> {
             return quote!(#items);
         }
         let span = Span::mixed_site().located_at(items.span());
-        let p = private(self.options, span);
+        let p = private(span);
         let place = grouped(Delimiter::Parenthesis, quote_spanned!(span=> &#items), span);
         quote_spanned! {span=> {
             #[allow(unused_imports, reason = "one of them fits")]
@@ -120,7 +120,7 @@ impl Expansion<'_> {
         let problem = format!(
             "`{name}` is no argument of this function; pass it as one, or name the constant with its path, as in `{{self::{name}}}`"
         );
-        let p = private(self.options, span);
+        let p = private(span);
         let fault = quote_spanned!(span=> #p::name_is_no_argument(#problem));
         quote_spanned! {span=>
             #used

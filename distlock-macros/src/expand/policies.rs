@@ -124,7 +124,7 @@ impl Expansion<'_> {
         };
         let span =
             Span::mixed_site().located_at(self.function.output.as_ref().map_or_else(Span::mixed_site, Spanned::span));
-        let p = private(self.options, span);
+        let p = private(span);
         let returned = quote_spanned!(span=> return #p::never_returned::<#ty>(););
         Some(quote_spanned!(Span::mixed_site()=> if false { #returned }))
     }
@@ -193,7 +193,7 @@ impl Asked<'_> {
     fn member_with(&self, of: &str, name: &str, arguments: &TokenStream) -> TokenStream {
         let (first, last) = self.expansion.output_span();
         let span = Span::mixed_site().located_at(first);
-        let p = private(self.expansion.options, span);
+        let p = private(span);
         let (of, name, output) = (Ident::new(of, span), Ident::new(name, last), &self.output);
         let opening = quote_spanned!(first=> <);
         quote_spanned!(span=> #opening #output as #p::#of #arguments>::#name)

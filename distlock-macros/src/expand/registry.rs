@@ -2,8 +2,8 @@
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::Type;
 use syn::ext::IdentExt;
-use syn::{Expr, Type};
 
 use super::settings::Place;
 use super::{Expansion, own};
@@ -77,7 +77,7 @@ impl Expansion<'_> {
 
     /// What the values of a placeholder look like, as far as the macro can see.
     fn form(&self, placeholder: &Placeholder) -> &'static str {
-        if self.is_constant(placeholder) {
+        if placeholder.is_constant {
             return "Constant";
         }
         match &placeholder.spec {
@@ -88,20 +88,6 @@ impl Expansion<'_> {
                 let ty = self.function.binding(&placeholder.source).and_then(|binding| binding.ty.as_ref());
                 if ty.is_some_and(is_integer) { "Decimal" } else { "Text" }
             }
-        }
-    }
-
-    /// Whether the value begins with a constant and not with an argument. The same path may lead to another constant
-    /// in another module or impl block.
-    fn is_constant(&self, placeholder: &Placeholder) -> bool {
-        let Ok(value) = syn::parse2::<Expr>(placeholder.tokens.clone()) else { return false };
-        let Expr::Path(path) = root(&value) else { return false };
-        match path.path.get_ident() {
-            Some(name) => {
-                let name = name.unraw().to_string();
-                name.starts_with(char::is_uppercase) && self.function.binding(&name).is_none()
-            }
-            None => true,
         }
     }
 
@@ -182,19 +168,6 @@ impl Expansion<'_> {
             ),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-    }
-}
-
-/// What fields, elements and results of methods are taken of.
-fn root(value: &Expr) -> &Expr {
-    match value {
-        Expr::Field(of) => root(&of.base),
-        Expr::Index(of) => root(&of.expr),
-        Expr::MethodCall(of) => root(&of.receiver),
-        Expr::Paren(of) => root(&of.expr),
-        Expr::Group(of) => root(&of.expr),
-        Expr::Reference(of) => root(&of.expr),
-        value => value,
     }
 }
 

@@ -21,7 +21,7 @@ impl Expansion<'_> {
     /// `CHECK(VALUE)`, shown at the value.
     fn checked(&self, check: &str, value: &Expr) -> TokenStream {
         let span = Span::mixed_site().located_at(value.span());
-        let p = private(self.options, span);
+        let p = private(span);
         let check = Ident::new(check, span);
         let arguments = grouped(Delimiter::Parenthesis, quote!(#value), span);
         quote_spanned!(span=> #p::#check #arguments)

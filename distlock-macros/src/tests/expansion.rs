@@ -25,52 +25,50 @@ fn a_function() {
                 user: User,
                 _permit: Permit,
             ) -> Result<Coupon, AppError> {
-                static __DISTLOCK: ::distlock::__private::Entry = ::distlock::__private::Entry::function(
-                    ::distlock::__private::core::concat!(
-                        ::distlock::__private::core::module_path!(), "::", "claim"
+                use ::distlock::__private as __distlock_private;
+                static __DISTLOCK: __distlock_private::Entry = __distlock_private::Entry::function(
+                    __distlock_private::core::concat!(
+                        __distlock_private::core::module_path!(), "::", "claim"
                     ),
                     "coupon:{campaign}:{user.id:04}",
                     "coupon:{}:{}",
                     &[
-                        ::distlock::__private::Template {
+                        __distlock_private::Template {
                             text: "coupon:{campaign}:{user.id:04}",
                             label: "coupon:{}:{}",
                             separators: ":",
                             pieces: &[
-                                ::distlock::__private::Piece::Literal("coupon:"),
-                                ::distlock::__private::Piece::Text,
-                                ::distlock::__private::Piece::Literal(":"),
-                                ::distlock::__private::Piece::Decimal,
+                                __distlock_private::Piece::Literal("coupon:"),
+                                __distlock_private::Piece::Text,
+                                __distlock_private::Piece::Literal(":"),
+                                __distlock_private::Piece::Decimal,
                             ],
                         },
                     ],
-                    ::distlock::__private::INHERIT.ttl(::distlock::__private::millis(5000u64)),
+                    __distlock_private::INHERIT.ttl(__distlock_private::millis(5000u64)),
                     &[("ttl", "5s")],
                 );
-                ::distlock::__private::register!(__DISTLOCK);
-                let __key = ::distlock::__private::KeyBuilder::new(":", "coupon:")
+                __distlock_private::register!(__DISTLOCK);
+                let __key = __distlock_private::KeyBuilder::new(":", "coupon:")
                     .value("campaign", &campaign, ":")
                     .integer(
                         "user.id",
                         &user.id,
-                        ::distlock::__private::IntegerFormat {
-                            radix: ::distlock::__private::Radix::Decimal,
+                        __distlock_private::IntegerFormat {
+                            radix: __distlock_private::Radix::Decimal,
                             width: 4usize,
                             prefix: false,
                         },
                         "",
                     )
                     .finish();
-                return ::distlock::__private::locked(
+                return __distlock_private::locked(
                         &__DISTLOCK,
                         __key,
-                        <Result<
-                            Coupon,
-                            AppError,
-                        > as ::distlock::__private::CarriesBusyErrorLost>::of,
+                        <Result<Coupon, AppError> as __distlock_private::CarriesBusyErrorLost>::of,
                         async move {
                             if false {
-                                return ::distlock::__private::never_returned::<
+                                return __distlock_private::never_returned::<
                                     Result<Coupon, AppError>,
                                 >();
                             }
@@ -97,27 +95,28 @@ fn a_lease_and_closures() {
         "async fn claim(self, (id, rest): (u32, u32)) -> impl Display { id }",
         &expect![[r#"
             async fn claim(self, (id, rest): (u32, u32)) -> impl Display {
-                static __DISTLOCK: ::distlock::__private::Entry = ::distlock::__private::Entry::function(
-                        ::distlock::__private::core::concat!(
-                            ::distlock::__private::core::module_path!(), "::", "claim"
+                use ::distlock::__private as __distlock_private;
+                static __DISTLOCK: __distlock_private::Entry = __distlock_private::Entry::function(
+                        __distlock_private::core::concat!(
+                            __distlock_private::core::module_path!(), "::", "claim"
                         ),
                         "k:{id:hash}",
                         "k:{}",
                         &[
-                            ::distlock::__private::Template {
+                            __distlock_private::Template {
                                 text: "k:{id:hash}",
                                 label: "k:{}",
                                 separators: ":",
                                 pieces: &[
-                                    ::distlock::__private::Piece::Literal("k:"),
-                                    ::distlock::__private::Piece::Hash,
+                                    __distlock_private::Piece::Literal("k:"),
+                                    __distlock_private::Piece::Hash,
                                 ],
                             },
                         ],
-                        ::distlock::__private::INHERIT
-                            .ttl(::distlock::__private::checked_ttl(TTL))
-                            .wait(::distlock::__private::Wait::Forever)
-                            .renew(::distlock::__private::Renew::Off),
+                        __distlock_private::INHERIT
+                            .ttl(__distlock_private::checked_ttl(TTL))
+                            .wait(__distlock_private::Wait::Forever)
+                            .renew(__distlock_private::Renew::Off),
                         &[
                             ("ttl", "TTL"),
                             ("wait", "forever"),
@@ -127,34 +126,34 @@ fn a_lease_and_closures() {
                         ],
                     )
                     .on_own_manager();
-                ::distlock::__private::register!(__DISTLOCK);
-                let __key = ::distlock::__private::KeyBuilder::new(":", "k:")
+                __distlock_private::register!(__DISTLOCK);
+                let __key = __distlock_private::KeyBuilder::new(":", "k:")
                     .hash("id", &id, "")
                     .finish();
                 let __settings = __DISTLOCK.declared.settings;
-                let __manager = ::distlock::__private::manager(&(self.locks));
-                let __call = ::distlock::__private::call(&__DISTLOCK, __settings, __manager, __key);
+                let __manager = __distlock_private::manager(&(self.locks));
+                let __call = __distlock_private::call(&__DISTLOCK, __settings, __manager, __key);
                 let __start = __call.start();
-                let __policies = ::distlock::__private::Policies {
+                let __policies = __distlock_private::Policies {
                     entry: &__DISTLOCK,
-                    busy: ::distlock::__private::OnRefusal::Closure,
-                    error: ::distlock::__private::OnRefusal::Fail(
-                        <_ as ::distlock::__private::CarriesError>::of,
+                    busy: __distlock_private::OnRefusal::Closure,
+                    error: __distlock_private::OnRefusal::Fail(
+                        <_ as __distlock_private::CarriesError>::of,
                     ),
-                    lost: ::distlock::__private::OnLost::Value(|_| 7),
-                    is_ok: ::distlock::__private::core::option::Option::None,
+                    lost: __distlock_private::OnLost::Value(|_| 7),
+                    is_ok: __distlock_private::core::option::Option::None,
                 };
-                return ::distlock::__private::Locked::new(
+                return __distlock_private::Locked::new(
                         __call,
                         __policies,
                         async move {
                             if false {
-                                return ::distlock::__private::never_returned::<_>();
+                                return __distlock_private::never_returned::<_>();
                             }
                             let _ = &id;
                             let lease = match __start.open::<()>() {
-                                ::distlock::__private::Opened::Held(lease) => lease,
-                                ::distlock::__private::Opened::Busy(__refusal) => {
+                                __distlock_private::Opened::Held(lease) => lease,
+                                __distlock_private::Opened::Busy(__refusal) => {
                                     let busy = __refusal;
                                     #[allow(
                                         clippy::diverging_sub_expression,
@@ -164,8 +163,8 @@ fn a_lease_and_closures() {
                                     #[allow(unreachable_code, reason = "the closure may diverge")]
                                     return __value;
                                 }
-                                ::distlock::__private::Opened::Failed(__refusal) => {
-                                    ::distlock::__private::polled_without_lease(&__refusal)
+                                __distlock_private::Opened::Failed(__refusal) => {
+                                    __distlock_private::polled_without_lease(&__refusal)
                                 }
                             };
                             #[allow(
@@ -280,37 +279,38 @@ fn a_method_of_async_trait() {
                 Self: 'async_trait,
             {
                 Box::pin(async move {
-                    static __DISTLOCK: ::distlock::__private::Entry = ::distlock::__private::Entry::function(
-                        ::distlock::__private::core::concat!(
-                            ::distlock::__private::core::module_path!(), "::", "save"
+                    use ::distlock::__private as __distlock_private;
+                    static __DISTLOCK: __distlock_private::Entry = __distlock_private::Entry::function(
+                        __distlock_private::core::concat!(
+                            __distlock_private::core::module_path!(), "::", "save"
                         ),
                         "save:{id}",
                         "save:{}",
                         &[
-                            ::distlock::__private::Template {
+                            __distlock_private::Template {
                                 text: "save:{id}",
                                 label: "save:{}",
                                 separators: ":",
                                 pieces: &[
-                                    ::distlock::__private::Piece::Literal("save:"),
-                                    ::distlock::__private::Piece::Decimal,
+                                    __distlock_private::Piece::Literal("save:"),
+                                    __distlock_private::Piece::Decimal,
                                 ],
                             },
                         ],
-                        ::distlock::__private::INHERIT,
+                        __distlock_private::INHERIT,
                         &[],
                     );
-                    ::distlock::__private::register!(__DISTLOCK);
-                    let __key = ::distlock::__private::KeyBuilder::new(":", "save:")
+                    __distlock_private::register!(__DISTLOCK);
+                    let __key = __distlock_private::KeyBuilder::new(":", "save:")
                         .value("id", &id, "")
                         .finish();
-                    return ::distlock::__private::locked(
+                    return __distlock_private::locked(
                             &__DISTLOCK,
                             __key,
-                            <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
+                            <Result<(), E> as __distlock_private::CarriesBusyErrorLost>::of,
                             async move {
                                 if false {
-                                    return ::distlock::__private::never_returned::<Result<(), E>>();
+                                    return __distlock_private::never_returned::<Result<(), E>>();
                                 }
                                 '__distlock_body: {
                                     let __self = self;
@@ -339,7 +339,7 @@ fn a_value_that_is_called_for_has_a_statement_of_its_own() {
         let __builder = __builder.integer("m.lock().1", &m.lock().1, p::IntegerFormat { radix: p::Radix::Decimal, width: 2usize, prefix: false }, "");
         __builder.finish()
     };"#;
-    assert_eq!(key, without_blanks(&expected.replace("p::", "::distlock::__private::")));
+    assert_eq!(key, without_blanks(&expected.replace("p::", "__distlock_private::")));
 }
 
 #[test]
@@ -364,6 +364,7 @@ fn the_page_about_the_macro_shows_what_it_writes() {
     let (attribute, item) = input.trim().strip_prefix("#[distributed_lock(").unwrap().split_once(")]\n").unwrap();
     // The page says why in comments, and writes one path short.
     let lines = output.lines().map(|line| line.split(" // ").next().unwrap_or_default());
-    let shown = lines.collect::<String>().replace("p::", "::distlock::__private::");
+    let shown =
+        lines.collect::<String>().replace("p::", "__distlock_private::").replace("as p;", "as __distlock_private;");
     assert_eq!(without_blanks(&shown), without_blanks(&expand(attribute, item).to_string()));
 }

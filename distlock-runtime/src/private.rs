@@ -86,20 +86,20 @@ pub fn call(
     entry: &'static Entry,
     settings: Settings,
     manager: Result<LockManager, LockError>,
-    key: Result<impl Into<Keys>, LockError>,
+    key: Result<Keys, LockError>,
 ) -> Call {
-    Call::new(manager, key.map(Into::into), settings, entry.declared.spec.function)
+    Call::new(manager, key, settings, entry.declared.spec.function)
 }
 
 /// The same on the manager of `scope` or of `init`, with the settings that are known at build.
-pub fn call_as_declared(entry: &'static Entry, key: Result<impl Into<Keys>, LockError>) -> Call {
+pub fn call_as_declared(entry: &'static Entry, key: Result<Keys, LockError>) -> Call {
     call(entry, entry.declared.settings, current(), key)
 }
 
 /// A function without options about its manager, its lease or its failures: all of it is one call.
 pub fn locked<R, F: Future<Output = R>>(
     entry: &'static Entry,
-    key: Result<impl Into<Keys>, LockError>,
+    key: Result<Keys, LockError>,
     fail: fn(LockError) -> R,
     body: F,
 ) -> Locked<F, Policies<R>> {

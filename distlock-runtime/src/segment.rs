@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::declarations::{Argument, Identity};
 use crate::error::{InvalidKey, LockError};
+use crate::key::Keys;
 
 /// A value that can stand in a lock key: it prints exactly one way, so equal values give equal keys and different values
 /// different ones.
@@ -258,7 +259,12 @@ impl KeyBuilder {
     }
 
     /// The key, unless a value was blank.
-    pub fn finish(self) -> Result<String, LockError> {
+    pub fn finish(self) -> Result<Keys, LockError> {
+        self.text().map(Keys::one)
+    }
+
+    /// Its text.
+    pub fn text(self) -> Result<String, LockError> {
         match self.problem {
             None => Ok(self.text),
             Some(problem) => Err(InvalidKey::new(self.text, problem).into()),
@@ -334,7 +340,7 @@ mod tests {
         for (literal, value) in literals[1..].iter().zip(values) {
             builder = builder.value("value", value, literal);
         }
-        builder.finish()
+        builder.text()
     }
 
     #[test]
@@ -343,7 +349,7 @@ mod tests {
             .value("name", "Ada Lovelace", ":")
             .value("mail", "ada@example.org", ":")
             .value("id", &42_u64, "")
-            .finish();
+            .text();
         assert_eq!(key.unwrap(), "user:Ada%20Lovelace:ada%40example.org:42");
     }
 
@@ -367,16 +373,16 @@ mod tests {
         for value in ["", " ", "\t\n", "\u{3000}"] {
             let err = key(":", &["k:", ":", ""], &["x", value]).unwrap_err();
             assert!(err.to_string().contains("`{value}` is blank"), "{err}");
-            let err = KeyBuilder::new(":", "").hash("mail", value, "").finish().unwrap_err();
+            let err = KeyBuilder::new(":", "").hash("mail", value, "").text().unwrap_err();
             assert!(err.to_string().contains("`{mail}` is blank"), "{err}");
         }
-        assert!(KeyBuilder::new("", "").value("c", &' ', "").finish().is_err());
+        assert!(KeyBuilder::new("", "").value("c", &' ', "").text().is_err());
     }
 
     #[test]
     fn every_type_prints_as_itself() {
         fn printed<T: KeySegment + ?Sized>(value: &T) -> String {
-            KeyBuilder::new("", "").value("v", value, "").finish().unwrap()
+            KeyBuilder::new("", "").value("v", value, "").text().unwrap()
         }
         assert_eq!(printed(&u128::MAX), u128::MAX.to_string());
         assert_eq!(printed(&i8::MIN), "-128");
@@ -398,7 +404,7 @@ mod tests {
     #[test]
     fn integers_take_a_width_and_a_radix() {
         let printed = |value: i32, radix, width, prefix| {
-            KeyBuilder::new("-", "").integer("v", &value, IntegerFormat { radix, width, prefix }, "").finish().unwrap()
+            KeyBuilder::new("-", "").integer("v", &value, IntegerFormat { radix, width, prefix }, "").text().unwrap()
         };
         assert_eq!(printed(7, Radix::Decimal, 4, false), "0007");
         assert_eq!(printed(-7, Radix::Decimal, 4, false), "%2D007");
@@ -411,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_half_a_sha256_of_the_value_itself() {
-        let hashed = |value: &str| KeyBuilder::new("b", "").hash("v", value, "").finish().unwrap();
+        let hashed = |value: &str| KeyBuilder::new("b", "").hash("v", value, "").text().unwrap();
         // SHA-256 of `abc` is the first example of FIPS 180-4.
         assert_eq!(hashed("abc"), "ba7816bf8f01cfea414140de5dae2223");
         assert_ne!(hashed("a:b"), hashed("a%3Ab"));

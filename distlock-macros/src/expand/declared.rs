@@ -52,16 +52,7 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     let name = &input.ident;
     let set = set.as_ref().map_or_else(TokenStream::new, |set| quote!(#set));
     let settings = expansion.settings_in(Place::Item);
-    let keys: TokenStream = key
-        .form
-        .templates()
-        .into_iter()
-        .map(|template| {
-            let made = expansion.made(template);
-            // Not `#made.map`, for a block in front of a statement ends it.
-            quote_spanned!(Span::mixed_site()=> #p::core::result::Result::map(#made, #p::Keys::one))
-        })
-        .collect();
+    let keys: TokenStream = key.form.templates().into_iter().map(|template| expansion.made(template)).collect();
     let (settings, keys) = if set.is_empty() {
         (settings, keys)
     } else {
@@ -142,7 +133,7 @@ pub(crate) fn lock_key_fallback(input: &DeriveInput) -> TokenStream {
                 type Witness = #proof;
                 const SETTINGS: #p::Settings = #p::INHERIT;
                 fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
-                    #p::KeyBuilder::new("", "").finish().map(#p::Keys::one)
+                    #p::KeyBuilder::new("", "").finish()
                 }
             }
             #identity

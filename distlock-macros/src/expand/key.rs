@@ -18,7 +18,6 @@ impl Expansion<'_> {
             Form::One(template) => self.made(template),
             Form::Several(templates) => {
                 let keys = templates.iter().map(|template| self.made(template));
-                let keys = keys.map(|key| quote_spanned!(Span::mixed_site()=> #key.map(#p::Keys::one)));
                 quote_spanned!(Span::mixed_site()=> #p::Keys::several([#(#keys),*]))
             }
             Form::ForEach { pattern, items, template } => {
@@ -28,7 +27,7 @@ impl Expansion<'_> {
                 quote_spanned! {Span::mixed_site()=> {
                     let mut #keys = #p::Vec::new();
                     for #pattern in #items {
-                        #keys.push(#made.map(#p::Keys::one));
+                        #keys.push(#made);
                     }
                     #p::Keys::several(#keys)
                 }}

@@ -50,7 +50,7 @@ fn filled(template: &Template, values: &[String; 3]) -> Option<(String, Vec<Stri
             _ => builder.value("value", value, behind),
         };
     }
-    Some((builder.finish().ok()?, used))
+    Some((builder.text().ok()?, used))
 }
 
 fn random(random: &mut fastrand::Rng, pieces: &[&str], most: usize) -> String {

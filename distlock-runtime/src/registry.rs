@@ -401,3 +401,26 @@ pub(crate) fn check(defaults: &Defaults, namespace: &str) -> (usize, Result<(), 
         .and_then(|()| contradictions::refuse("two lock declarations contradict each other", &found));
     (all.len(), agree)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn entry(function: &'static str) -> Entry {
+        Entry::function(function, "a", "a", &[], Settings::INHERIT, &[])
+    }
+
+    #[test]
+    fn an_entry_that_registers_again_takes_none_off_the_list() {
+        static FIRST: Entry = entry("registry::first");
+        static SECOND: Entry = entry("registry::second");
+        FIRST.register();
+        SECOND.register();
+        FIRST.register();
+        let all = declarations();
+        for name in ["first", "second"] {
+            let found = all.iter().filter(|declaration| declaration.path() == ("registry", name)).count();
+            assert_eq!(found, 1, "{name} in {all:?}");
+        }
+    }
+}

@@ -1,10 +1,12 @@
 //! Every lock declaration of the program: typed ones and annotated functions, of every crate that was linked.
 //!
-//! The macros put each declaration into a link-time registry. That is done by constructors which run before `main`;
-//! targets without them (bare WebAssembly, for one) have an empty list. A function may stand twice in it, because other
-//! attributes may write it twice, so the list has those once that are the same in all.
+//! The macros make each declaration a static, and a constructor that runs before `main` adds it to a list; targets without
+//! constructors (WebAssembly, for one) have an empty list. A function may stand twice in it, because other attributes
+//! may write it twice, so the list has those once that are the same in all.
 
 use std::fmt;
+use std::panic::Location;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::builder::Builder;
@@ -35,7 +37,94 @@ pub struct Declared {
     pub options: &'static [(&'static str, &'static str)],
 }
 
-inventory::collect!(Declared);
+/// A declaration as a static, with its place in the list of all.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Entry {
+    /// What is declared.
+    pub declared: Declared,
+    next: OnceLock<Option<&'static Entry>>,
+}
+
+/// The list of all, the last one first. Every entry holds the next one, so that nothing is allocated before `main`.
+static LAST: Mutex<Option<&'static Entry>> = Mutex::new(None);
+
+impl Entry {
+    /// What `#[distributed_lock]` says of a function, at the place of the attribute.
+    #[track_caller]
+    pub const fn function(
+        function: &'static str,
+        template: &'static str,
+        label: &'static str,
+        templates: &'static [Template],
+        settings: Settings,
+        options: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        let place = Location::caller();
+        let (file, line, column) = (place.file(), place.line(), place.column());
+        let declared = Declared {
+            spec: Spec { function, template, label, file, line, column },
+            kind: Kind::Function,
+            templates,
+            namespace: None,
+            own_manager: false,
+            settings,
+            computed: &[],
+            options,
+        };
+        Self { declared, next: OnceLock::new() }
+    }
+
+    /// That it is a type with `#[derive(LockKey)]`, in the namespace of its lock set.
+    #[must_use]
+    pub const fn of_type(mut self, namespace: Option<&'static str>) -> Self {
+        self.declared.kind = Kind::Type;
+        self.declared.namespace = namespace;
+        self
+    }
+
+    /// That it says which manager it locks on.
+    #[must_use]
+    pub const fn on_own_manager(mut self) -> Self {
+        self.declared.own_manager = true;
+        self
+    }
+
+    /// Settings whose value is known only when a call starts.
+    #[must_use]
+    pub const fn computes(mut self, names: &'static [&'static str]) -> Self {
+        self.declared.computed = names;
+        self
+    }
+
+    /// Adds it to the list; a second time changes nothing.
+    pub fn register(&'static self) {
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.next.set(*last).is_ok() {
+            *last = Some(self);
+        }
+    }
+}
+
+/// Has an entry registered before `main`, where the target has a way to. As `static`s have no other one, it names the
+/// section in which the linker collects what is to be called.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __distlock_register {
+    ($entry:ident) => {
+        #[cfg(not(target_family = "wasm"))]
+        #[used]
+        #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
+        #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func,mod_init_funcs"))]
+        #[cfg_attr(not(any(windows, target_vendor = "apple")), unsafe(link_section = ".init_array"))]
+        static __DISTLOCK_REGISTER: extern "C" fn() = {
+            extern "C" fn register() {
+                $crate::private::Entry::register(&$entry);
+            }
+            register
+        };
+    };
+}
 
 /// What declares a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,8 +337,10 @@ impl fmt::Display for Declaration {
 /// The list is made by constructors that run before `main`. Where a target has none, it is empty.
 #[must_use]
 pub fn declarations() -> Vec<Declaration> {
+    let last = *LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let next = |entry: &&'static Entry| entry.next.get().copied().flatten();
     let mut all: Vec<Declaration> =
-        inventory::iter::<Declared>.into_iter().map(|declared| Declaration { declared }).collect();
+        std::iter::successors(last, next).map(|entry| Declaration { declared: &entry.declared }).collect();
     once(&mut all);
     all
 }
@@ -309,4 +400,27 @@ pub(crate) fn check(defaults: &Defaults, namespace: &str) -> (usize, Result<(), 
     let agree = contradictions::refuse("a lock declaration cannot work", &unworkable)
         .and_then(|()| contradictions::refuse("two lock declarations contradict each other", &found));
     (all.len(), agree)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn entry(function: &'static str) -> Entry {
+        Entry::function(function, "a", "a", &[], Settings::INHERIT, &[])
+    }
+
+    #[test]
+    fn an_entry_that_registers_again_takes_none_off_the_list() {
+        static FIRST: Entry = entry("registry::first");
+        static SECOND: Entry = entry("registry::second");
+        FIRST.register();
+        SECOND.register();
+        FIRST.register();
+        let all = declarations();
+        for name in ["first", "second"] {
+            let found = all.iter().filter(|declaration| declaration.path() == ("registry", name)).count();
+            assert_eq!(found, 1, "{name} in {all:?}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 pub use core;
 use std::marker::PhantomData;
 
+pub use inventory;
+
 pub use crate::__distlock_register as register;
 use crate::current::AsLockManager;
 pub use crate::current::current;
@@ -18,7 +20,7 @@ pub use crate::outcome::{
     CanFail, CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost,
     CarriesLost, FromLockError, MapsError, SkipBusy, SkipError,
 };
-pub use crate::registry::{Entry, Piece, Template};
+pub use crate::registry::{Entry, Piece, Registered, Template};
 pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, KeySegment, Radix, Sealed};
 use crate::settings::{DEFAULT_MAX_TTL, MIN_RENEW, MIN_TTL};
 pub use crate::settings::{Renew, Settings, Wait};

@@ -1,12 +1,11 @@
 //! Every lock declaration of the program: typed ones and annotated functions, of every crate that was linked.
 //!
-//! The macros make each declaration a static, and a constructor that runs before `main` adds it to a list; targets without
-//! constructors (WebAssembly, for one) have an empty list. A function may stand twice in it, because other attributes
+//! The macros make each declaration a static and submit it to `inventory`, whose constructors run before `main`; targets
+//! without them (WebAssembly, for one) have an empty list. A function may stand twice in it, because other attributes
 //! may write it twice, so the list has those once that are the same in all.
 
 use std::fmt;
 use std::panic::Location;
-use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::builder::Builder;
@@ -37,17 +36,20 @@ pub struct Declared {
     pub options: &'static [(&'static str, &'static str)],
 }
 
-/// A declaration as a static, with its place in the list of all.
+/// A declaration as a static, to be read by the list and by the call.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Entry {
     /// What is declared.
     pub declared: Declared,
-    next: OnceLock<Option<&'static Entry>>,
 }
 
-/// The list of all, the last one first. Every entry holds the next one, so that nothing is allocated before `main`.
-static LAST: Mutex<Option<&'static Entry>> = Mutex::new(None);
+/// One of the list of all.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Registered(pub &'static Entry);
+
+inventory::collect!(Registered);
 
 impl Entry {
     /// What `#[distributed_lock]` says of a function, at the place of the attribute.
@@ -72,7 +74,7 @@ impl Entry {
             computed: &[],
             options,
         };
-        Self { declared, next: OnceLock::new() }
+        Self { declared }
     }
 
     /// That it is a type with `#[derive(LockKey)]`, in the namespace of its lock set.
@@ -96,33 +98,14 @@ impl Entry {
         self.declared.computed = names;
         self
     }
-
-    /// Adds it to the list; a second time changes nothing.
-    pub fn register(&'static self) {
-        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.next.set(*last).is_ok() {
-            *last = Some(self);
-        }
-    }
 }
 
-/// Has an entry registered before `main`, where the target has a way to. As `static`s have no other one, it names the
-/// section in which the linker collects what is to be called.
+/// Puts an entry into the list, before `main`, where the target has a way to.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __distlock_register {
     ($entry:ident) => {
-        #[cfg(not(target_family = "wasm"))]
-        #[used]
-        #[cfg_attr(windows, unsafe(link_section = ".CRT$XCU"))]
-        #[cfg_attr(target_vendor = "apple", unsafe(link_section = "__DATA,__mod_init_func,mod_init_funcs"))]
-        #[cfg_attr(not(any(windows, target_vendor = "apple")), unsafe(link_section = ".init_array"))]
-        static __DISTLOCK_REGISTER: extern "C" fn() = {
-            extern "C" fn register() {
-                $crate::private::Entry::register(&$entry);
-            }
-            register
-        };
+        $crate::private::inventory::submit! { $crate::private::Registered(&$entry) }
     };
 }
 
@@ -337,10 +320,10 @@ impl fmt::Display for Declaration {
 /// The list is made by constructors that run before `main`. Where a target has none, it is empty.
 #[must_use]
 pub fn declarations() -> Vec<Declaration> {
-    let last = *LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    let next = |entry: &&'static Entry| entry.next.get().copied().flatten();
-    let mut all: Vec<Declaration> =
-        std::iter::successors(last, next).map(|entry| Declaration { declared: &entry.declared }).collect();
+    let mut all: Vec<Declaration> = inventory::iter::<Registered>
+        .into_iter()
+        .map(|Registered(entry)| Declaration { declared: &entry.declared })
+        .collect();
     once(&mut all);
     all
 }
@@ -400,27 +383,4 @@ pub(crate) fn check(defaults: &Defaults, namespace: &str) -> (usize, Result<(), 
     let agree = contradictions::refuse("a lock declaration cannot work", &unworkable)
         .and_then(|()| contradictions::refuse("two lock declarations contradict each other", &found));
     (all.len(), agree)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn entry(function: &'static str) -> Entry {
-        Entry::function(function, "a", "a", &[], Settings::INHERIT, &[])
-    }
-
-    #[test]
-    fn an_entry_that_registers_again_takes_none_off_the_list() {
-        static FIRST: Entry = entry("registry::first");
-        static SECOND: Entry = entry("registry::second");
-        FIRST.register();
-        SECOND.register();
-        FIRST.register();
-        let all = declarations();
-        for name in ["first", "second"] {
-            let found = all.iter().filter(|declaration| declaration.path() == ("registry", name)).count();
-            assert_eq!(found, 1, "{name} in {all:?}");
-        }
-    }
 }

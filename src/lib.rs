@@ -61,6 +61,14 @@ struct Readme;
 #[doc = include_str!("../docs/keys.md")]
 struct Keys;
 
+#[cfg(doctest)]
+#[doc = include_str!("../docs/failover.md")]
+struct Failover;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/operations.md")]
+struct Operations;
+
 // What only a build sees, for it depends on what a generic function is used with.
 /// ```compile_fail,E0080
 /// # use distlock::{Lease, LockKey};

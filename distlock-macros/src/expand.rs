@@ -7,14 +7,14 @@
 //!
 //! // Output, names of the expansion with two underscores in front
 //! async fn claim(id: u64, user: User) -> Ret {
-//!     let __key = KeyBuilder::new(":").literal("coupon:").value("id", &id).finish();
-//!     let __settings = Settings { ttl: …, ..Settings::INHERIT };
-//!     let __manager = current();
-//!     let __spec = const { &Spec { … } };
-//!     let __policies = Policies { spec: __spec, … };
-//!     let (__call, __start) = call_and_start(__spec, __settings, __manager, __key);
+//!     static __DISTLOCK: Entry = Entry::function("claim", …);              // what is known at build
+//!     register!(__DISTLOCK);
+//!     let __key = KeyBuilder::new(":", "coupon:").value("id", &id, "").finish();
+//!     let __call = call_as_declared(&__DISTLOCK, __key);
+//!     let __start = __call.start();
+//!     let __policies = Policies { entry: &__DISTLOCK, … };
 //!     Locked::new(__call, __policies, async move {
-//!         if let Some(__output) = None::<Ret> { return __output; }         // pins the type of BODY
+//!         if false { return never_returned::<Ret>(); }                     // pins the type of BODY
 //!         let _ = &user; let _ = &id;                                      // last argument first
 //!         match __start.open() { Held(_) => {} Busy(__busy) => { let busy = __busy; return EXPR } … }
 //!         '__distlock_body: { BODY }
@@ -25,7 +25,7 @@
 //! The key is an owned value made in a statement of its own, so none of its temporaries lives across an await and the
 //! body may move what the key was made from. The body is given by value to a hand-written future, not to an `async fn`,
 //! which would double its size, nor to a nested function, which would lose generics and `Self`. No item with a name is
-//! written beside the function, because other attributes may emit it twice.
+//! written beside the function, because other attributes may emit it twice. Without options all is one call, `locked`.
 
 mod body;
 pub(crate) mod declared;
@@ -37,17 +37,18 @@ mod typed;
 mod types;
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
-use quote::{ToTokens, quote, quote_spanned};
-use syn::ext::IdentExt;
+use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Lifetime, Type};
 
+use self::policies::Policies;
+use self::registry::entry;
 use crate::attribute::{Given, Options};
 use crate::key::Key;
 use crate::shape::{Body, Function};
 
 pub(crate) fn expand(options: &Options, function: &Function, key: &Key<'_>) -> TokenStream {
-    let expansion = Expansion { options, function, key, private: private(options, Span::mixed_site()) };
+    let expansion = Expansion { options, function, key, private: private(Span::mixed_site()) };
     let Function { attrs, vis, default, sig, block, body, .. } = function;
     let mut tokens = quote!(#(#attrs)* #vis #default #sig);
     let statements = match body {
@@ -65,23 +66,29 @@ pub(crate) fn expand(options: &Options, function: &Function, key: &Key<'_>) -> T
     tokens
 }
 
-/// The one path under which everything generated stands, shown at a place. A path of the user is imported once under a
-/// name of ours, so that a wrong one is one error.
-fn private(options: &Options, span: Span) -> TokenStream {
+/// The one name under which everything generated stands, shown at a place. It is imported once, so that a wrong path of
+/// the user is one error, and a long path is not looked up for every name.
+fn private(span: Span) -> Ident {
+    Ident::new(IMPORTED, span)
+}
+
+/// Brings it into scope.
+fn import(options: &Options) -> TokenStream {
+    let private = private(Span::mixed_site());
     match &options.krate {
-        Some(_) => Ident::new(IMPORTED, span).into_token_stream(),
-        None => quote_spanned!(span=> ::distlock::__private),
+        Some(Given { value: path, .. }) => quote_spanned!(Span::mixed_site()=> use #path::__private as #private;),
+        None => quote_spanned!(Span::mixed_site()=> use ::distlock::__private as #private;),
     }
 }
 
-/// What the library is called inside a function with the option `crate`. Names of items have no hygiene.
+/// What the library is called inside of what is generated. Names of items have no hygiene.
 const IMPORTED: &str = "__distlock_private";
 
 struct Expansion<'a> {
     options: &'a Options,
     function: &'a Function,
     key: &'a Key<'a>,
-    private: TokenStream,
+    private: Ident,
 }
 
 /// A name of ours, which no name of the user can meet.
@@ -92,39 +99,40 @@ fn own(name: &str) -> Ident {
 impl Expansion<'_> {
     fn locked(&self, block: &Group, name_captures: bool) -> TokenStream {
         let p = &self.private;
-        let [key, settings, manager, policies, call, start] =
-            ["__key", "__settings", "__manager", "__policies", "__call", "__start"].map(own);
-        let spec = own("__spec");
-        let import = self.options.krate.as_ref().map(|Given { value: path, .. }| {
-            let private = &self.private;
-            quote_spanned!(Span::mixed_site()=> use #path::__private as #private;)
-        });
+        let (key, entry) = (own("__key"), entry());
+        let import = import(self.options);
         let registered = self.registered_function();
         let hints = self.hints();
         let key_statement = self.key(&key);
-        let mut settings_value = self.settings();
-        if self.is_declared() {
-            let declared = own("__declared");
-            settings_value = quote_spanned!(Span::mixed_site()=> #settings_value.or(#declared));
-        }
-        let manager_value = self.manager();
-        let policies_value = self.policies(&spec);
-        let spec_value = self.spec();
         let edge = self.edge();
         let captures = name_captures.then(|| self.captures(&block.stream()));
+        let start = own("__start");
         let opening = self.opening(&start);
-        let body = Self::user_block(block);
-        let begin = match &opening {
-            Some(_) => quote!(let (#call, #start) = #p::call_and_start(#spec, #settings, #manager, #key);),
-            None => quote!(let #call = #p::call(#spec, #settings, #manager, #key);),
-        };
-        let locked = quote_spanned! {Span::mixed_site()=>
-            #p::Locked::new(#call, #policies, async move {
-                #edge
-                #captures
-                #opening
-                #body
-            }).await
+        let user_block = Self::user_block(block);
+        let body = quote_spanned!(Span::mixed_site()=> async move { #edge #captures #opening #user_block });
+        let (begin, locked) = match (self.begin(&key), self.policies(), &opening) {
+            (None, Policies::Failing(fail), None) => {
+                (None, quote_spanned!(Span::mixed_site()=> #p::locked(&#entry, #key, #fail, #body).await))
+            }
+            (begin, policies, opening) => {
+                let [call, policy] = ["__call", "__policies"].map(own);
+                let begin = begin.unwrap_or_else(
+                    || quote_spanned!(Span::mixed_site()=> let #call = #p::call_as_declared(&#entry, #key);),
+                );
+                let policies = match policies {
+                    Policies::Failing(fail) => {
+                        quote_spanned!(Span::mixed_site()=> #p::Policies::failing(&#entry, #fail))
+                    }
+                    Policies::Various(policies) => policies,
+                };
+                let start = opening.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> let #start = #call.start();));
+                let begin = quote_spanned! {Span::mixed_site()=>
+                    #begin
+                    #start
+                    let #policy = #policies;
+                };
+                (Some(begin), quote_spanned!(Span::mixed_site()=> #p::Locked::new(#call, #policy, #body).await))
+            }
         };
         let result = match &self.function.output {
             // To return what never comes would be unreachable.
@@ -137,13 +145,31 @@ impl Expansion<'_> {
             #registered
             #hints
             #key_statement
-            let #settings = #settings_value;
-            let #manager = #manager_value;
-            let #spec = #spec_value;
-            let #policies = #policies_value;
             #begin
             #result
         }
+    }
+
+    /// The statements that make the call, where options say more than what is known at build.
+    fn begin(&self, key: &Ident) -> Option<TokenStream> {
+        let is_computed = !self.computed().is_empty();
+        if self.options.manager.is_none() && !is_computed && !self.is_declared() {
+            return None;
+        }
+        let p = &self.private;
+        let [settings, manager, call] = ["__settings", "__manager", "__call"].map(own);
+        let entry = entry();
+        let mut settings_value = self.settings();
+        if self.is_declared() {
+            let declared = own("__declared");
+            settings_value = quote_spanned!(Span::mixed_site()=> #settings_value.or(#declared));
+        }
+        let manager_value = self.manager();
+        Some(quote_spanned! {Span::mixed_site()=>
+            let #settings = #settings_value;
+            let #manager = #manager_value;
+            let #call = #p::call(&#entry, #settings, #manager, #key);
+        })
     }
 
     fn manager(&self) -> TokenStream {
@@ -152,28 +178,9 @@ impl Expansion<'_> {
             None => quote_spanned!(Span::mixed_site()=> #p::current()),
             Some(Given { value, .. }) => {
                 let span = Span::mixed_site().located_at(value.span());
-                let p = private(self.options, span);
+                let p = private(span);
                 let arguments = grouped(Delimiter::Parenthesis, quote_spanned!(span=> &(#value)), span);
                 quote_spanned!(span=> #p::manager #arguments)
-            }
-        }
-    }
-
-    /// The static facts of the declaration.
-    fn spec(&self) -> TokenStream {
-        let p = &self.private;
-        let name = self.function.sig.ident.unraw().to_string();
-        let Key { text: template, label, .. } = self.key;
-        quote_spanned! {Span::mixed_site()=>
-            const {
-                &#p::Spec {
-                    function: #p::core::concat!(#p::core::module_path!(), "::", #name),
-                    template: #template,
-                    label: #label,
-                    file: #p::core::file!(),
-                    line: #p::core::line!(),
-                    column: #p::core::column!(),
-                }
             }
         }
     }

@@ -102,7 +102,7 @@ impl Function {
 
 /// The function, unless the item is none that can be locked.
 pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> {
-    let raw = match Raw::parse.parse2(item) {
+    let raw = match raw(item) {
         Ok(raw) => raw,
         Err(error) => {
             errors.at(error.span(), error);
@@ -160,6 +160,30 @@ pub(crate) fn parse(item: TokenStream, errors: &mut Errors) -> Option<Function> 
         destructured_away,
         is_declaration: false,
     })
+}
+
+/// The function with its body as one token: the parser, which copies all that it is given, sees an empty one.
+fn raw(item: TokenStream) -> syn::Result<Raw> {
+    let mut tokens: Vec<TokenTree> = item.into_iter().collect();
+    let block = match tokens.pop() {
+        Some(TokenTree::Group(block)) if block.delimiter() == Delimiter::Brace && !has_inner_attributes(&block) => {
+            let mut empty = Group::new(Delimiter::Brace, TokenStream::new());
+            empty.set_span(block.span());
+            tokens.push(TokenTree::Group(empty));
+            Some(block)
+        }
+        last => {
+            tokens.extend(last);
+            None
+        }
+    };
+    let raw = Raw::parse.parse2(tokens.into_iter().collect())?;
+    // The very brackets of the user, so that a fault inside them is reported once.
+    Ok(Raw { block: block.or(raw.block), ..raw })
+}
+
+fn has_inner_attributes(block: &Group) -> bool {
+    matches!(block.stream().into_iter().next(), Some(TokenTree::Punct(pound)) if pound.as_char() == '#')
 }
 
 /// A function as it stands in the source, with or without a body.

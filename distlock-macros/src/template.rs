@@ -48,6 +48,9 @@ pub(crate) struct Placeholder {
     pub(crate) tokens: TokenStream,
     pub(crate) spec: Spec,
     pub(crate) span: Span,
+    /// Whether the value begins with a constant and not with an argument. The same path may lead to another constant in
+    /// another module or impl block.
+    pub(crate) is_constant: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -84,7 +87,6 @@ pub(crate) fn parse(literal: &LitStr, scope: &Scope<'_>, errors: &mut Errors) ->
             left_to_rustc: None,
         },
         unknown: Vec::new(),
-        format_args: true,
         scope,
         errors,
     };
@@ -99,13 +101,24 @@ struct Parser<'a> {
     template: Template,
     /// Plain names that are neither an argument nor look like a constant.
     unknown: Vec<(String, Range<usize>)>,
-    /// Whether `format_args!` would read the template as we do.
-    format_args: bool,
     scope: &'a Scope<'a>,
     errors: &'a mut Errors,
 }
 
 impl Template {
+    /// The text in front of the first value, and every value with the text behind it.
+    pub(crate) fn values(&self) -> (&str, Vec<(&Placeholder, &str)>) {
+        let (mut first, mut values) = ("", Vec::new());
+        for part in &self.parts {
+            match (part, values.last_mut()) {
+                (Part::Value(value), _) => values.push((value, "")),
+                (Part::Literal(text), Some((_, behind))) => *behind = text.as_str(),
+                (Part::Literal(text), None) => first = text.as_str(),
+            }
+        }
+        (first, values)
+    }
+
     /// Shows a fault inside of the template.
     pub(crate) fn fault(&self, at: Range<usize>, message: &str, errors: &mut Errors) {
         errors.at(span_of(&self.literal, at.clone()), drawn(message, &self.literal.value(), at));
@@ -179,18 +192,25 @@ impl Parser<'_> {
         let source = source.trim();
         let span = span_of(&self.template.literal, at.clone());
         // A faulty placeholder still stands there, so that its neighbours are judged rightly.
-        let mut placeholder =
-            Placeholder { source: source.to_owned(), tokens: TokenStream::new(), spec: Spec::Plain, span };
+        let mut placeholder = Placeholder {
+            source: source.to_owned(),
+            tokens: TokenStream::new(),
+            spec: Spec::Plain,
+            span,
+            is_constant: false,
+        };
         match spec.map(parse_spec) {
             None => {}
             Some(Ok(spec)) => placeholder.spec = spec,
             Some(Err(problem)) => self.fault(at.clone(), &problem),
         }
         match self.value(source, span, &at) {
-            Ok(tokens) => placeholder.tokens = tokens,
+            Ok((tokens, is_constant)) => {
+                placeholder.tokens = tokens;
+                placeholder.is_constant = is_constant;
+            }
             Err(problem) => self.fault(at, &problem),
         }
-        self.format_args &= placeholder.spec != Spec::Hash && is_plain_name(source);
         self.template.parts.push(Part::Value(placeholder));
     }
 
@@ -203,8 +223,16 @@ impl Parser<'_> {
         }
     }
 
-    /// The expression of a placeholder with spans that show the literal and names that mean the arguments.
-    fn value(&mut self, source: &str, span: Span, at: &Range<usize>) -> Result<TokenStream, String> {
+    /// The expression of a placeholder with spans that show the literal and names that mean the arguments, and whether it
+    /// begins with a constant.
+    fn value(&mut self, source: &str, span: Span, at: &Range<usize>) -> Result<(TokenStream, bool), String> {
+        // Most placeholders are just an argument, for which nothing needs to be parsed.
+        if let Some(binding) = self.scope.binding(source) {
+            let mut ident = binding.ident.clone();
+            ident.set_span(span.resolved_at(binding.ident.span()));
+            self.template.mentions.insert(source.to_owned());
+            return Ok((ident.into_token_stream(), false));
+        }
         if source.is_empty() {
             return Err("empty placeholder in the key template; name an argument, as in `{id}`".to_owned());
         }
@@ -232,7 +260,19 @@ impl Parser<'_> {
         if let Some(root) = root_name(&expr) {
             self.check_root(&root, at)?;
         }
-        Ok(self.respan(expr.into_token_stream(), span))
+        let is_constant = self.is_constant(&expr);
+        Ok((self.respan(expr.into_token_stream(), span), is_constant))
+    }
+
+    fn is_constant(&self, value: &Expr) -> bool {
+        let Expr::Path(path) = root(value) else { return false };
+        match path.path.get_ident() {
+            Some(name) => {
+                let name = name.unraw().to_string();
+                name.starts_with(char::is_uppercase) && self.scope.function.binding(&name).is_none()
+            }
+            None => true,
+        }
     }
 
     fn check_root(&mut self, root: &Ident, at: &Range<usize>) -> Result<(), String> {
@@ -267,12 +307,20 @@ impl Parser<'_> {
         }
     }
 
+    /// Whether `format_args!` would read the template as we do.
+    fn reads_as_format_args(&self) -> bool {
+        self.template.parts.iter().all(|part| match part {
+            Part::Literal(_) => true,
+            Part::Value(placeholder) => placeholder.spec != Spec::Hash && is_plain_name(&placeholder.source),
+        })
+    }
+
     /// A name that is neither an argument nor a constant is left to the compiler where it can point into the literal.
     fn name_unknown(&mut self) {
         if self.unknown.is_empty() {
             return;
         }
-        if self.format_args && self.errors.is_empty() && !self.scope.function.is_declaration {
+        if self.reads_as_format_args() && self.errors.is_empty() && !self.scope.function.is_declaration {
             self.template.left_to_rustc = self.unknown.first().map(|(name, _)| name.clone());
             // The build fails at the hint; to name them here as well would be a second error.
             for part in &mut self.template.parts {
@@ -509,6 +557,19 @@ fn construct(expr: &Expr) -> &'static str {
         Expr::Binary(_) | Expr::Unary(_) | Expr::Cast(_) | Expr::Range(_) => "an operator",
         Expr::Assign(_) => "an assignment",
         _ => "this expression",
+    }
+}
+
+/// What fields, elements and results of methods are taken of.
+fn root(value: &Expr) -> &Expr {
+    match value {
+        Expr::Field(of) => root(&of.base),
+        Expr::Index(of) => root(&of.expr),
+        Expr::MethodCall(of) => root(&of.receiver),
+        Expr::Paren(of) => root(&of.expr),
+        Expr::Group(of) => root(&of.expr),
+        Expr::Reference(of) => root(&of.expr),
+        value => value,
     }
 }
 

@@ -162,19 +162,20 @@ impl Intent {
         let heir = may_inherit.then_some(self.plan.ttl);
         match gate.enter(&name.wire, heir) {
             Entry::Turn(turn) => Ok(Some(turn)),
-            Entry::Queued(turn) => match budget.bound(turn, || matches!(gate.news(&name.wire), News::Asking)).await {
+            Entry::Queued(turn) => match budget.bound(turn, || is_open(&gate.news(&name.wire))).await {
                 Some(Ok(turn)) => Ok(Some(turn)),
                 // The sender is only dropped with the gate itself.
                 Some(Err(_)) => Ok(None),
                 None => Err(match gate.news(&name.wire) {
                     News::Failing(error) => error,
-                    News::Asking => {
+                    News::HeldElsewhere(occupant) => self.busy(name, occupant, budget),
+                    News::HeldHere(grant) if !is_open(&News::HeldHere(grant.clone())) => {
+                        self.busy(name, held_here(&grant), budget)
+                    }
+                    News::Asking | News::Passed | News::HeldHere(_) => {
                         Unavailable::new("another task of this process asked for the same key and had no answer either")
                             .into()
                     }
-                    News::HeldHere(grant) => self.busy(name, held_here(&grant), budget),
-                    News::HeldElsewhere(occupant) => self.busy(name, occupant, budget),
-                    News::Passed => self.busy(name, Occupant::default(), budget),
                 }),
             },
         }
@@ -256,6 +257,16 @@ impl Intent {
                     // At random, so that one of them comes first, and wider each time, for there may be many.
                     let most = CONTEST_PAUSE * 2_u32.pow(contests.min(MOST_DOUBLINGS));
                     self.pause(most.mul_f64(fastrand::f64()).min(budget.left_or(most))).await;
+                }
+                Ok(Acquired::Unacknowledged(text)) => {
+                    let error = LockError::from(Unavailable::new(text));
+                    if budget.one_try || budget.nearly_spent() {
+                        return Err(error);
+                    }
+                    events::waiting_through_outage(self.key(), &error);
+                    tell(&turn, News::Failing(error));
+                    attempt = attempt.give_back();
+                    self.rest(&mut pause, budget).await;
                 }
                 // Only a token that was given up is buried; a new one starts afresh.
                 Ok(Acquired::Dead) => attempt = Attempt::new(self),
@@ -365,6 +376,15 @@ fn heal_when_known(grant: &Arc<Grant>, rest: Rest) {
 fn tell(turn: &Option<Turn>, news: News) {
     if let Some(turn) = turn {
         turn.tell(news);
+    }
+}
+
+/// Whether only the server's answer to another task can tell how it stands: it is asking, or gives the key back.
+fn is_open(news: &News) -> bool {
+    match news {
+        News::Asking | News::Passed => true,
+        News::HeldHere(grant) => !grant.upgrade().is_some_and(|grant| grant.is_held()),
+        News::HeldElsewhere(_) | News::Failing(_) => false,
     }
 }
 

@@ -72,9 +72,9 @@ impl<'a> Attempt<'a> {
         if !answer.as_ref().is_err_and(|error| error.unanswered) {
             self.unanswered -= 1;
         }
-        self.granted = matches!(answer, Ok(Acquired::Granted { .. }));
+        self.granted = matches!(answer, Ok(Acquired::Granted { .. } | Acquired::Unacknowledged(_)));
         match &answer {
-            Ok(Acquired::Granted { .. }) => self.queued = false,
+            Ok(Acquired::Granted { .. } | Acquired::Unacknowledged(_)) => self.queued = false,
             Ok(Acquired::Held { ticket, leftovers, .. }) => {
                 (self.queued, self.leftovers) = (ticket.is_some(), *leftovers);
             }

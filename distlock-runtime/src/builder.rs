@@ -47,6 +47,7 @@ pub struct Builder {
     redlock: Option<Vec<String>>,
     /// A server that has lost its memory does not vote for `max_ttl`.
     quarantine: bool,
+    pub(crate) replica_acks: Option<(usize, Duration)>,
     /// `max_ttl` was set by hand.
     max_ttl_is_given: bool,
     namespace: String,
@@ -68,6 +69,7 @@ impl Default for Builder {
             url: None,
             redlock: None,
             quarantine: false,
+            replica_acks: None,
             max_ttl_is_given: false,
             namespace: DEFAULT_NAMESPACE.to_owned(),
             defaults: Defaults {
@@ -192,6 +194,29 @@ impl Builder {
         self
     }
 
+    /// Counts a lock as taken, and a renewal as done, only once `replicas` replicas of the server have it, each time within
+    /// `limit`. A failover to one of these replicas then keeps the lock. Default: the server alone decides.
+    ///
+    /// A lock that too few of them acknowledge is given back, and the call says `Unavailable`. A lease whose renewals are not
+    /// acknowledged ends at its deadline. So with fewer replicas there are no locks; and it is no consensus: the server may
+    /// be replaced by a replica that is behind the others. Name as many as there are if it must not lose a lock.
+    ///
+    /// It costs another round trip and the way to the replica for each lock and each batch of renewals (`WAIT`, which the
+    /// user needs the permission for), on two connections of its own.
+    ///
+    /// ```
+    /// # use distlock_runtime as distlock;
+    /// use std::time::Duration;
+    /// use distlock::LockManager;
+    ///
+    /// let builder = LockManager::builder().url("redis://primary:6379").replica_acks(1, Duration::from_millis(100));
+    /// # let _ = builder;
+    /// ```
+    pub fn replica_acks(mut self, replicas: usize, limit: Duration) -> Self {
+        self.replica_acks = Some((replicas, limit));
+        self
+    }
+
     /// Instead of a URL: opens a stream to the server for each connection. With in-process streams everything runs on
     /// tokio's clock, so that a test under paused time is exact. For tests.
     #[cfg(feature = "testing")]
@@ -281,6 +306,9 @@ impl Builder {
         if self.quarantine && !matches!(service, Service::Redlock(_)) {
             return Err(Config::new("`quarantine` is for Redlock; add `.redlock([…])` with the URLs of the servers (one is enough), or leave `quarantine` out").into());
         }
+        if self.replica_acks.is_some() && !matches!(service, Service::Server(_)) {
+            return Err(Config::new("`replica_acks` is for one server and its replicas; name it with `redis://` or `redis+sentinel://`, or leave `replica_acks` out").into());
+        }
         if matches!(service, Service::Memory) {
             return Ok(LockManager::assemble_in_memory(&self, namespace));
         }
@@ -319,7 +347,9 @@ impl Builder {
         service: &Service,
         namespace: &Namespace,
     ) -> Result<Arc<dyn LockStore>, LockError> {
-        let target = |url: &String| -> Result<Target, LockError> { Ok(RedisStore::target(url, self.access(url)?)?) };
+        let target = |url: &String| -> Result<Target, LockError> {
+            Ok(RedisStore::target(url, self.access(url)?, self.connect_timeout)?)
+        };
         match service {
             Service::Redlock(urls) => {
                 let mut seen: Vec<&str> = urls.iter().map(String::as_str).collect();
@@ -331,7 +361,10 @@ impl Builder {
                 self.redlock_on(targets, namespace).await
             }
             Service::Server(url) => {
-                let store = RedisStore::on(target(url)?, self.connect_timeout, self.response_timeout);
+                let mut store = RedisStore::on(target(url)?, self.connect_timeout, self.response_timeout);
+                if let Some((replicas, limit)) = self.replica_acks {
+                    store = store.acknowledged(replicas, limit);
+                }
                 if !self.lazy {
                     store.ready(self.connect_timeout).await?;
                 }
@@ -423,6 +456,16 @@ impl Builder {
                 return bad(format!("`{name}` of zero lets no command be answered; give it some milliseconds"));
             }
         }
+        match self.replica_acks {
+            Some((0, _)) => {
+                bad("`replica_acks` of no replica waits for nothing; name how many, or leave it out".to_owned())
+            }
+            Some((_, limit)) if limit.is_zero() || limit > self.response_timeout => bad(format!(
+                "the limit {limit:?} of `replica_acks` is not above zero and within `response_timeout` ({:?}), in which a single try ends; change one of them",
+                self.response_timeout
+            )),
+            _ => Ok(()),
+        }?;
         Ok(())
     }
 }

@@ -437,8 +437,11 @@ mod tests {
         assert_eq!(pair(at("x", reading(0, 0)), at("y", reading(5, 5))), []);
         assert_eq!(pair(at("x", reading(0, 0)), at("x", reading(5, 5))), [FindingKind::SameServer]);
         assert_eq!(pair(at("x", reading(0, 0)), at("y", reading(5, 3_000))), [FindingKind::ClocksApart]);
-        let gone =
-            || NodeFacts { address: "b".to_owned(), seen: Err(StoreError::new(StoreErrorKind::Unavailable, "gone")) };
+        let gone = || NodeFacts {
+            address: "b".to_owned(),
+            quarantine: None,
+            seen: Err(StoreError::new(StoreErrorKind::Unavailable, "gone")),
+        };
         assert_eq!(kinds(&[node("a", told(healthy())), gone()]), [FindingKind::Unreachable]);
         assert!(matches!(judge(&[gone(), gone()], WANTED), Err(LockError::Unavailable(_))));
     }

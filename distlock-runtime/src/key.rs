@@ -73,12 +73,6 @@ impl Keys {
     }
 }
 
-impl From<String> for Keys {
-    fn from(text: String) -> Self {
-        Self::one(text)
-    }
-}
-
 /// A checked prefix of every key of a manager.
 #[derive(Clone, Debug)]
 pub(crate) struct Namespace {

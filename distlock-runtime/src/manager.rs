@@ -69,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) defaults: Defaults,
     pub(crate) namespace: Namespace,
     pub(crate) response_timeout: Duration,
+    /// A lock counts once replicas have it.
+    replica_acks: bool,
     /// `<host>/<pid>` of this process.
     pub(crate) process: Arc<str>,
     closed: AtomicBool,
@@ -77,8 +79,8 @@ pub(crate) struct Inner {
 }
 
 impl LockManager {
-    /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]`, `unix:///path`, or `memory:`. A URL
-    /// without a scheme gets `redis://`.
+    /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]`, the same with `rediss://` and TLS,
+    /// `unix:///path[?user=..&pass=..&db=..]`, or `memory:`. A URL without a scheme gets `redis://`.
     ///
     /// With the feature `cluster` also a Redis Cluster, `redis+cluster://[user:password@]host[:port],host[:port]`: some of
     /// its nodes, by which the others are found. Keys that are taken together must be in one slot there.
@@ -263,6 +265,7 @@ impl LockManager {
             defaults: settings.defaults,
             namespace,
             response_timeout: settings.response_timeout,
+            replica_acks: settings.replica_acks.is_some(),
             process: format!("{}/{}", host(), std::process::id()).into(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -302,7 +305,7 @@ impl Inner {
             thorough,
         };
         // Where a failover may lose a grant that nobody else has.
-        let wanted = Wanted { drift: self.defaults.drift, replica_acks: false, cluster: false };
+        let wanted = Wanted { drift: self.defaults.drift, replica_acks: self.replica_acks, cluster: false };
         doctor::judge(&self.store.facts(&look, limit).await, wanted)
     }
 

@@ -3,31 +3,38 @@
 pub use core;
 use std::marker::PhantomData;
 
+pub use inventory;
+
+pub use crate::__distlock_register as register;
 use crate::current::AsLockManager;
 pub use crate::current::current;
-pub use crate::declarations::{Argument, Identity, LockKey, LockSet, OneKey, Several, Spec, in_set, same_crate};
+pub use crate::declarations::{Argument, Identity, LockKey, LockSet, OneKey, Several, in_set, same_crate};
 pub use crate::error::LockError;
 use crate::error::{Busy, Lost};
 use crate::events;
 pub use crate::items::{Items, ItemsBehind, ItemsOf, Iterable, NoItems};
 pub use crate::key::Keys;
-pub use crate::locked::{Call, Ending, Locked, Opened, Start, Verdict};
+pub use crate::locked::{Call, Ending, Locked, Opened, Verdict};
 use crate::manager::LockManager;
 pub use crate::outcome::{
     CanFail, CarriesBusy, CarriesBusyError, CarriesBusyErrorLost, CarriesBusyLost, CarriesError, CarriesErrorLost,
     CarriesLost, FromLockError, MapsError, SkipBusy, SkipError,
 };
-pub use crate::registry::{Declared, Kind, Piece, Template};
+pub use crate::registry::{Entry, Piece, Registered, Template};
 pub use crate::segment::{IntegerFormat, KeyBuilder, KeyInteger, KeySegment, Radix, Sealed};
 use crate::settings::{DEFAULT_MAX_TTL, MIN_RENEW, MIN_TTL};
 pub use crate::settings::{Renew, Settings, Wait};
 pub use crate::whole::{KeysOf, Whole, WholeDeclaration, WholeKey, WholeNeither, WholeText};
 pub use core::time::Duration;
-pub use inventory;
 pub use std::vec::Vec;
 
 /// Leaves every setting to the manager.
 pub const INHERIT: Settings = Settings::INHERIT;
+
+/// A literal duration, which the macro has read and checked.
+pub const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
 
 // ----- constants of the user, checked at build -----
 
@@ -78,24 +85,32 @@ pub fn manager<M: AsLockManager + ?Sized>(manager: &M) -> Result<LockManager, Lo
 
 /// A locked call of an annotated function.
 pub fn call(
-    spec: &'static Spec,
+    entry: &'static Entry,
     settings: Settings,
     manager: Result<LockManager, LockError>,
-    key: Result<impl Into<Keys>, LockError>,
+    key: Result<Keys, LockError>,
 ) -> Call {
-    Call::new(manager, key.map(Into::into), settings, spec.function)
+    Call::new(manager, key, settings, entry.declared.spec.function)
 }
 
-/// The same with the handle through which the body learns how the call began.
-pub fn call_and_start(
-    spec: &'static Spec,
-    settings: Settings,
-    manager: Result<LockManager, LockError>,
-    key: Result<impl Into<Keys>, LockError>,
-) -> (Call, Start) {
-    let call = call(spec, settings, manager, key);
-    let start = call.start();
-    (call, start)
+/// The same on the manager of `scope` or of `init`, with the settings that are known at build.
+pub fn call_as_declared(entry: &'static Entry, key: Result<Keys, LockError>) -> Call {
+    call(entry, entry.declared.settings, current(), key)
+}
+
+/// A function without options about its manager, its lease or its failures: all of it is one call.
+pub fn locked<R, F: Future<Output = R>>(
+    entry: &'static Entry,
+    key: Result<Keys, LockError>,
+    fail: fn(LockError) -> R,
+    body: F,
+) -> Locked<F, Policies<R>> {
+    Locked::new(call_as_declared(entry, key), Policies::failing(entry, fail), body)
+}
+
+/// The value of a `return` that is never reached.
+pub fn never_returned<T>() -> T {
+    unreachable!("a locked function went where only its type is told")
 }
 
 // ----- typed locks -----
@@ -120,7 +135,7 @@ pub const fn own_set(set: &str, declaration: &str) {
 #[derive(Debug)]
 pub struct Policies<R> {
     /// Whose call it is.
-    pub spec: &'static Spec,
+    pub entry: &'static Entry,
     /// `on_busy`.
     pub busy: OnRefusal<R, fn(Busy) -> R>,
     /// `on_error`.
@@ -153,6 +168,14 @@ pub enum OnLost<R> {
     Finish,
 }
 
+impl<R> Policies<R> {
+    /// What holds without options: every failure is an error.
+    pub fn failing(entry: &'static Entry, fail: fn(LockError) -> R) -> Self {
+        let (busy, error) = (OnRefusal::Fail(fail), OnRefusal::Fail(fail));
+        Self { entry, busy, error, lost: OnLost::Fail(fail), is_ok: None }
+    }
+}
+
 impl<R> Verdict<R> for Policies<R> {
     type Output = R;
 
@@ -169,7 +192,7 @@ impl<R> Verdict<R> for Policies<R> {
     }
 
     fn refused(&self, err: LockError) -> Result<R, LockError> {
-        let function = self.spec.function;
+        let function = self.entry.declared.spec.function;
         match err {
             LockError::Busy(busy) => match &self.busy {
                 OnRefusal::Fail(fail) => Ok(fail(busy.into())),

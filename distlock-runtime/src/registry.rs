@@ -1,10 +1,11 @@
 //! Every lock declaration of the program: typed ones and annotated functions, of every crate that was linked.
 //!
-//! The macros put each declaration into a link-time registry. That is done by constructors which run before `main`;
-//! targets without them (bare WebAssembly, for one) have an empty list. A function may stand twice in it, because other
-//! attributes may write it twice, so the list has those once that are the same in all.
+//! The macros make each declaration a static and submit it to `inventory`, whose constructors run before `main`; targets
+//! without them (WebAssembly, for one) have an empty list. A function may stand twice in it, because other attributes
+//! may write it twice, so the list has those once that are the same in all.
 
 use std::fmt;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::builder::Builder;
@@ -35,7 +36,78 @@ pub struct Declared {
     pub options: &'static [(&'static str, &'static str)],
 }
 
-inventory::collect!(Declared);
+/// A declaration as a static, to be read by the list and by the call.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Entry {
+    /// What is declared.
+    pub declared: Declared,
+}
+
+/// One of the list of all.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Registered(pub &'static Entry);
+
+inventory::collect!(Registered);
+
+impl Entry {
+    /// What `#[distributed_lock]` says of a function, at the place of the attribute.
+    #[track_caller]
+    pub const fn function(
+        function: &'static str,
+        template: &'static str,
+        label: &'static str,
+        templates: &'static [Template],
+        settings: Settings,
+        options: &'static [(&'static str, &'static str)],
+    ) -> Self {
+        let place = Location::caller();
+        let (file, line, column) = (place.file(), place.line(), place.column());
+        let declared = Declared {
+            spec: Spec { function, template, label, file, line, column },
+            kind: Kind::Function,
+            templates,
+            namespace: None,
+            own_manager: false,
+            settings,
+            computed: &[],
+            options,
+        };
+        Self { declared }
+    }
+
+    /// That it is a type with `#[derive(LockKey)]`, in the namespace of its lock set.
+    #[must_use]
+    pub const fn of_type(mut self, namespace: Option<&'static str>) -> Self {
+        self.declared.kind = Kind::Type;
+        self.declared.namespace = namespace;
+        self
+    }
+
+    /// That it says which manager it locks on.
+    #[must_use]
+    pub const fn on_own_manager(mut self) -> Self {
+        self.declared.own_manager = true;
+        self
+    }
+
+    /// Settings whose value is known only when a call starts.
+    #[must_use]
+    pub const fn computes(mut self, names: &'static [&'static str]) -> Self {
+        self.declared.computed = names;
+        self
+    }
+}
+
+/// Puts an entry into the list, before `main`, where the target has a way to.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! __distlock_register {
+    ($entry:ident) => {
+        $crate::private::inventory::submit! { $crate::private::Registered(&$entry) }
+    };
+}
 
 /// What declares a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,8 +320,10 @@ impl fmt::Display for Declaration {
 /// The list is made by constructors that run before `main`. Where a target has none, it is empty.
 #[must_use]
 pub fn declarations() -> Vec<Declaration> {
-    let mut all: Vec<Declaration> =
-        inventory::iter::<Declared>.into_iter().map(|declared| Declaration { declared }).collect();
+    let mut all: Vec<Declaration> = inventory::iter::<Registered>
+        .into_iter()
+        .map(|Registered(entry)| Declaration { declared: &entry.declared })
+        .collect();
     once(&mut all);
     all
 }

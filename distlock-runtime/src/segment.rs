@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::declarations::{Argument, Identity};
 use crate::error::{InvalidKey, LockError};
+use crate::key::Keys;
 
 /// A value that can stand in a lock key: it prints exactly one way, so equal values give equal keys and different values
 /// different ones.
@@ -218,61 +219,66 @@ pub struct KeyBuilder {
 }
 
 impl KeyBuilder {
-    /// `separators` are the characters of the template's literal text that must not stand in a value.
-    pub fn new(separators: &'static str) -> Self {
-        Self { separators, text: String::new(), problem: None }
+    /// `separators` are the characters of the template's literal text that must not stand in a value; `literal` is the
+    /// text in front of the first value.
+    pub fn new(separators: &'static str, literal: &str) -> Self {
+        Self { separators, text: literal.to_owned(), problem: None }
     }
 
-    /// Literal text of the template.
-    pub fn literal(mut self, text: &'static str) -> Self {
-        self.text.push_str(text);
-        self
-    }
-
-    /// A value, escaped. `source` is what stands in the placeholder.
-    pub fn value<T: KeySegment + ?Sized>(mut self, source: &'static str, value: &T) -> Self {
+    /// A value, escaped, and the text behind it. `source` is what stands in the placeholder.
+    pub fn value<T: KeySegment + ?Sized>(mut self, source: &str, value: &T, literal: &str) -> Self {
         let mut escaped = Escaped::new(self.separators, &mut self.text);
         let written = value.write_segment(&mut escaped);
         let blank = escaped.blank;
-        self.note(source, blank, written);
-        self
+        self.note(source, blank, written, literal)
     }
 
     /// An integer with a width or a radix, escaped like any value: it may bring a sign along.
-    pub fn integer<T: KeyInteger + ?Sized>(mut self, source: &'static str, value: &T, format: IntegerFormat) -> Self {
+    pub fn integer<T: KeyInteger + ?Sized>(
+        mut self,
+        source: &str,
+        value: &T,
+        format: IntegerFormat,
+        literal: &str,
+    ) -> Self {
         let mut escaped = Escaped::new(self.separators, &mut self.text);
         let written = value.write_integer(format, &mut escaped);
         let blank = escaped.blank;
-        self.note(source, blank, written);
-        self
+        self.note(source, blank, written, literal)
     }
 
     /// The first 128 bits of the value's SHA-256, as 32 digits of lower-case hex.
-    pub fn hash<T: KeySegment + ?Sized>(mut self, source: &'static str, value: &T) -> Self {
+    pub fn hash<T: KeySegment + ?Sized>(mut self, source: &str, value: &T, literal: &str) -> Self {
         let mut hashed = Hashed { digest: Sha256::new(), blank: true };
         let written = value.write_segment(&mut hashed);
         for byte in &hashed.digest.finalize()[..16] {
             // Writing to a `String` cannot fail.
             let _ = write!(self.text, "{byte:02x}");
         }
-        self.note(source, hashed.blank, written);
-        self
+        self.note(source, hashed.blank, written, literal)
     }
 
     /// The key, unless a value was blank.
-    pub fn finish(self) -> Result<String, LockError> {
+    pub fn finish(self) -> Result<Keys, LockError> {
+        self.text().map(Keys::one)
+    }
+
+    /// Its text.
+    pub fn text(self) -> Result<String, LockError> {
         match self.problem {
             None => Ok(self.text),
             Some(problem) => Err(InvalidKey::new(self.text, problem).into()),
         }
     }
 
-    fn note(&mut self, source: &str, blank: bool, written: fmt::Result) {
+    fn note(mut self, source: &str, blank: bool, written: fmt::Result, literal: &str) -> Self {
         if written.is_err() {
             self.problem.get_or_insert_with(|| format!("`{{{source}}}` could not be printed"));
         } else if blank {
             self.problem.get_or_insert_with(|| format!("`{{{source}}}` is blank, so calls that have nothing to do with each other would share one lock; check the value before the call"));
         }
+        self.text.push_str(literal);
+        self
     }
 }
 
@@ -330,23 +336,20 @@ mod tests {
 
     /// Literal text and values of a template, as the macro would have divided it.
     fn key(separators: &'static str, literals: &[&'static str], values: &[&str]) -> Result<String, LockError> {
-        let mut builder = KeyBuilder::new(separators).literal(literals[0]);
+        let mut builder = KeyBuilder::new(separators, literals[0]);
         for (literal, value) in literals[1..].iter().zip(values) {
-            builder = builder.value("value", value).literal(literal);
+            builder = builder.value("value", value, literal);
         }
-        builder.finish()
+        builder.text()
     }
 
     #[test]
     fn values_stay_readable() {
-        let key = KeyBuilder::new(":@")
-            .literal("user:")
-            .value("name", "Ada Lovelace")
-            .literal(":")
-            .value("mail", "ada@example.org")
-            .literal(":")
-            .value("id", &42_u64)
-            .finish();
+        let key = KeyBuilder::new(":@", "user:")
+            .value("name", "Ada Lovelace", ":")
+            .value("mail", "ada@example.org", ":")
+            .value("id", &42_u64, "")
+            .text();
         assert_eq!(key.unwrap(), "user:Ada%20Lovelace:ada%40example.org:42");
     }
 
@@ -370,16 +373,16 @@ mod tests {
         for value in ["", " ", "\t\n", "\u{3000}"] {
             let err = key(":", &["k:", ":", ""], &["x", value]).unwrap_err();
             assert!(err.to_string().contains("`{value}` is blank"), "{err}");
-            let err = KeyBuilder::new(":").hash("mail", value).finish().unwrap_err();
+            let err = KeyBuilder::new(":", "").hash("mail", value, "").text().unwrap_err();
             assert!(err.to_string().contains("`{mail}` is blank"), "{err}");
         }
-        assert!(KeyBuilder::new("").value("c", &' ').finish().is_err());
+        assert!(KeyBuilder::new("", "").value("c", &' ', "").text().is_err());
     }
 
     #[test]
     fn every_type_prints_as_itself() {
         fn printed<T: KeySegment + ?Sized>(value: &T) -> String {
-            KeyBuilder::new("").value("v", value).finish().unwrap()
+            KeyBuilder::new("", "").value("v", value, "").text().unwrap()
         }
         assert_eq!(printed(&u128::MAX), u128::MAX.to_string());
         assert_eq!(printed(&i8::MIN), "-128");
@@ -401,7 +404,7 @@ mod tests {
     #[test]
     fn integers_take_a_width_and_a_radix() {
         let printed = |value: i32, radix, width, prefix| {
-            KeyBuilder::new("-").integer("v", &value, IntegerFormat { radix, width, prefix }).finish().unwrap()
+            KeyBuilder::new("-", "").integer("v", &value, IntegerFormat { radix, width, prefix }, "").text().unwrap()
         };
         assert_eq!(printed(7, Radix::Decimal, 4, false), "0007");
         assert_eq!(printed(-7, Radix::Decimal, 4, false), "%2D007");
@@ -414,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_hash_is_half_a_sha256_of_the_value_itself() {
-        let hashed = |value: &str| KeyBuilder::new("b").hash("v", value).finish().unwrap();
+        let hashed = |value: &str| KeyBuilder::new("b", "").hash("v", value, "").text().unwrap();
         // SHA-256 of `abc` is the first example of FIPS 180-4.
         assert_eq!(hashed("abc"), "ba7816bf8f01cfea414140de5dae2223");
         assert_ne!(hashed("a:b"), hashed("a%3Ab"));

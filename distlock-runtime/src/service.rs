@@ -5,7 +5,7 @@ use crate::error::{Config, LockError};
 pub(crate) enum Service {
     /// None: this process alone.
     Memory,
-    /// One server, with a URL that its store can read.
+    /// One server, or a primary that Sentinels name, with a URL that its store can read.
     Server(String),
     /// Several independent servers, of which a majority decides.
     Redlock(Vec<String>),
@@ -61,8 +61,17 @@ impl Service {
                 "`redis+cluster://` needs the feature `cluster`; write `features = [\"cluster\"]` at `distlock` in Cargo.toml",
             )
             .into()),
-            "redis+sentinel" | "redis-sentinel" | "sentinel" => {
-                Err(not_in_this_build("redis+sentinel://", "Sentinel (feature `sentinel`)"))
+            #[cfg(feature = "sentinel")]
+            "redis+sentinel" | "valkey+sentinel" | "redis-sentinel" | "sentinel" => {
+                Ok(Self::Server(format!("redis+sentinel{rest}")))
+            }
+            #[cfg(not(feature = "sentinel"))]
+            "redis+sentinel" | "valkey+sentinel" | "redis-sentinel" | "sentinel" => Err(Config::new(
+                "`redis+sentinel://` needs the feature `sentinel`; write `features = [\"sentinel\"]` at `distlock` in Cargo.toml",
+            )
+            .into()),
+            "redis+sentinels" | "rediss+sentinel" => {
+                Err(not_in_this_build("rediss+sentinel://", "TLS to Sentinels and their primary"))
             }
             _ => {
                 Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `rediss://host:port`, `unix:///path` or `memory:`")

@@ -129,6 +129,25 @@ impl From<Duration> for Span {
     }
 }
 
+/// What the macros write, one call for each option.
+macro_rules! with {
+    ($($name:ident: $ty:ty),*) => {
+        impl Settings {$(
+            /// The same with this value.
+            #[must_use]
+            pub const fn $name(mut self, value: $ty) -> Self {
+                self.$name = Some(value);
+                self
+            }
+        )*}
+    };
+}
+
+with! {
+    ttl: Duration, wait: Wait, renew: Renew, max_hold: Duration, min_hold: Duration, after_ok: Duration, after_err: Duration,
+    reentrant: bool
+}
+
 impl Settings {
     /// Leaves every setting to whoever comes next.
     pub const INHERIT: Self = Self {

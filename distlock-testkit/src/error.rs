@@ -32,6 +32,8 @@ pub enum Error {
     Protocol(String),
     /// The server has been killed and kept nothing, so it cannot come back with its data.
     NotPersistent,
+    /// Several processes did not come to an agreement; holds what each of them said.
+    Unsettled(String),
 }
 
 impl Error {
@@ -50,6 +52,7 @@ impl fmt::Display for Error {
             Self::NotReady { log } => write!(f, "the server did not come up; it said:\n{log}"),
             Self::Refused(text) => write!(f, "the server answered `{text}`"),
             Self::Protocol(what) => write!(f, "the server's answer is no RESP: {what}"),
+            Self::Unsettled(said) => write!(f, "the servers did not agree in time; they said:\n{said}"),
             Self::NotPersistent => f.write_str(
                 "the server was killed and keeps nothing on disk; build it with `.append_only()`, or use `restart_empty`",
             ),

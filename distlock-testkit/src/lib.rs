@@ -4,6 +4,7 @@
 //!   [`server_or_skip!`] gives one to a test, or reports the test as skipped by name.
 //! * [`Cluster`]: three primaries and three replicas, with slots that move and nodes that fail. [`cluster_or_skip!`]
 //!   gives one to a test.
+//! * [`SentinelSet`]: a primary, replicas and Sentinels, with failovers on demand.
 //! * `Certificates` (feature `tls`): an authority of the test's own, for a server with encrypted connections.
 //! * [`EmbeddedServer`]: a server inside of the test's own process, with virtual time and faults on demand.
 //! * [`FaultProxy`]: the same faults between a client and any server.
@@ -53,6 +54,7 @@ mod proxy;
 mod reaper;
 mod recorder;
 mod resp;
+mod sentinel;
 mod server;
 pub mod simulation;
 mod skip;
@@ -74,6 +76,7 @@ pub use monitor::{Monitor, Seen};
 pub use proxy::FaultProxy;
 pub use recorder::{Holding, Recorder};
 pub use resp::{Connection, Reply};
+pub use sentinel::{SentinelBuilder, SentinelSet};
 pub use server::{Builder, Server};
 pub use skip::{REQUIRE_SERVER, SKIP_LOG};
 
@@ -85,5 +88,5 @@ mod guide {}
 #[doc(hidden)]
 pub mod __private {
     //! What the macros of this crate expand to; not for use by hand.
-    pub use crate::skip::{cluster, name_of, server, servers};
+    pub use crate::skip::{cluster, name_of, sentinels, server, servers};
 }

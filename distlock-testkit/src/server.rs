@@ -46,6 +46,7 @@ pub struct Builder {
     /// It is a node of a cluster, and needs a second port for the others.
     in_cluster: bool,
     program: Option<PathBuf>,
+    sentinel: Option<String>,
     #[cfg(feature = "tls")]
     tls: Option<Tls>,
 }
@@ -103,6 +104,12 @@ impl Builder {
     /// Runs this program instead of the one that [`Server::available`] finds.
     pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
         self.program = Some(path.into());
+        self
+    }
+
+    /// Makes it a Sentinel with this configuration, which it rewrites as it learns.
+    pub(crate) fn sentinel(mut self, configuration: String) -> Self {
+        self.sentinel = Some(configuration);
         self
     }
 
@@ -418,6 +425,11 @@ impl Server {
         self.state().paused
     }
 
+    /// Starts a killed server on the same port with whatever it left behind.
+    pub(crate) fn start_again(&self) -> Result<()> {
+        self.start()
+    }
+
     fn log_file(&self) -> PathBuf {
         self.folder.path().join("server.log")
     }
@@ -457,6 +469,13 @@ impl Server {
         // Log and error output in one file: a wrong setting is told only on the latter.
         let log = File::create(self.log_file())?;
         let mut command = Command::new(&self.program);
+        if let Some(configuration) = &self.builder.sentinel {
+            let file = self.folder.path().join("sentinel.conf");
+            if !file.exists() {
+                fs::write(&file, configuration)?;
+            }
+            command.arg(file).arg("--sentinel");
+        }
         command
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--daemonize", "no", "--save", ""])
             .args(["--appendonly", if self.builder.append_only { "yes" } else { "no" }])
@@ -532,6 +551,12 @@ impl Server {
             return false;
         };
         let pong = connection.command(&["PING"]).is_ok();
+        if self.builder.sentinel.is_some() {
+            // A Sentinel does not tell its folder.
+            let info = connection.command(&["INFO", "server"]).ok();
+            let own = format!("process_id:{}", self.pid().unwrap_or_default());
+            return pong && info.as_ref().and_then(Reply::as_text).is_some_and(|info| info.lines().any(|it| it == own));
+        }
         let folder = connection.command(&["CONFIG", "GET", "dir"]).ok();
         let folder = folder.as_ref().and_then(|reply| reply.as_list()?.get(1)?.as_text());
         pong && folder.is_some_and(|folder| Path::new(folder) == self.folder.path())

@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use crate::{Builder, Cluster, Error, Missing, Server};
+use crate::{Builder, Cluster, Error, Missing, SentinelBuilder, SentinelSet, Server};
 
 /// Name of the environment variable with the file to which the names of skipped tests are appended.
 pub const SKIP_LOG: &str = "DISTLOCK_SKIP_LOG";
@@ -95,6 +95,24 @@ macro_rules! cluster_or_skip {
     }};
 }
 
+/// Gives the test a [`SentinelSet`]; else as [`server_or_skip!`]. The argument may be a [`SentinelBuilder`].
+#[macro_export]
+macro_rules! sentinels_or_skip {
+    () => {
+        $crate::sentinels_or_skip!($crate::SentinelSet::builder(), return)
+    };
+    ($builder:expr) => {
+        $crate::sentinels_or_skip!($builder, return)
+    };
+    ($builder:expr, return $($value:expr)?) => {{
+        fn here() {}
+        match $crate::__private::sentinels(&$crate::__private::name_of(&here), $builder) {
+            ::core::option::Option::Some(set) => set,
+            ::core::option::Option::None => return $($value)?,
+        }
+    }};
+}
+
 /// The path of the function in which `here` was defined.
 #[doc(hidden)]
 #[must_use]
@@ -120,6 +138,12 @@ pub fn servers(test: &str, count: usize) -> Option<Vec<Server>> {
 #[must_use]
 pub fn cluster(test: &str, settings: impl Fn(Builder) -> Builder) -> Option<Cluster> {
     or_skip(test, Cluster::spawn_with(settings))
+}
+
+#[doc(hidden)]
+#[must_use]
+pub fn sentinels(test: &str, builder: SentinelBuilder) -> Option<SentinelSet> {
+    or_skip(test, builder.spawn())
 }
 
 fn or_skip<T>(test: &str, spawned: Result<T, Error>) -> Option<T> {

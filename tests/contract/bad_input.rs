@@ -38,9 +38,14 @@ async fn settings_of_a_manager_that_cannot_work_are_refused() {
         #[cfg(not(feature = "tls-rustls"))]
         (LockManager::builder().url("rediss://h:1"), "feature `tls-rustls` of the crate `distlock`"),
         (LockManager::builder().url("rediss://h:1#insecure"), ";"),
+        (memory().replica_acks(1, ms(100)), "replica_acks"),
+        (LockManager::builder().url("redlock:redis://a,redis://b,redis://c").replica_acks(1, ms(100)), "replica_acks"),
+        (LockManager::builder().url("redis://h:1").replica_acks(0, ms(100)), "replica_acks"),
+        (LockManager::builder().url("redis://h:1").replica_acks(1, ms(0)), "replica_acks"),
+        (LockManager::builder().url("redis://h:1").replica_acks(1, ms(501)), "response_timeout"),
         // Without the feature for that reason, with it because a cluster has one database.
         (LockManager::builder().url("redis+cluster://h:1/1"), "cluster"),
-        (LockManager::builder().url("redis+sentinel://h:1/m"), "sentinel"),
+        (LockManager::builder().url("redis+sentinel://h:1"), "sentinel"),
         (LockManager::builder().url("redlock:redis://a,memory:"), "redlock"),
         (LockManager::builder().url("http://h:1"), "redis://"),
         (LockManager::builder().url("redis://:p@ss/w#rd@h"), "percent-encode"),

@@ -5,6 +5,7 @@
 mod cancelled;
 mod crowd;
 mod deadlines;
+mod doctor;
 mod hand_on;
 mod hostile;
 mod options;

@@ -82,6 +82,30 @@ async fn the_documented_rule_is_enough_for_everything() {
 }
 
 #[tokio::test]
+async fn the_documented_rule_is_enough_for_several_servers() {
+    let servers = distlock_testkit::servers_or_skip!(3);
+    let mut urls = Vec::new();
+    for server in &servers {
+        as_user(server, "app", &documented_rule()).await;
+        urls.push(format!("redis://app:p@127.0.0.1:{}", server.port()));
+    }
+    let redlock = || LockManager::builder().redlock(urls.clone()).max_ttl(ms(60_000)).quarantine(true);
+    let (locks, other) = (redlock().build().await.unwrap(), redlock().build().await.unwrap());
+    assert_eq!(findings(&locks).await, []);
+    locks.bootstrap().await.unwrap();
+    let lease = locks.lock("k").ttl(ms(900)).acquire().await.unwrap();
+    let waiting = tokio::spawn(other.lock("k").wait(ms(10_000)).around(async {}));
+    tokio::time::sleep(ms(1200)).await;
+    lease.extend(ms(5000)).await.unwrap();
+    // One that has lost its key gets it back.
+    ask(&servers[0], &["DEL", "distlock:k"]);
+    until("the lease heals", ms(3000), || ask(&servers[0], &["EXISTS", "distlock:k"]).as_int() == Some(1)).await;
+    assert_eq!(lease.release().await.unwrap(), Release::Released);
+    waiting.await.unwrap().unwrap();
+    assert_eq!(findings(&locks).await, []);
+}
+
+#[tokio::test]
 async fn each_permission_that_is_missing_is_named_and_no_other() {
     let server = server_or_skip!();
     let rule = documented_rule();
@@ -100,6 +124,22 @@ async fn each_permission_that_is_missing_is_named_and_no_other() {
     });
     for look in looks.collect::<Vec<_>>() {
         look.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn keys_that_may_only_be_read_are_told() {
+    let server = server_or_skip!();
+    if server.command(&["ACL", "SETUSER", "probe", "%R~x"]).is_err() {
+        return; // before 7.0, keys may be used or not
+    }
+    let rule = documented_rule();
+    for pattern in rule.iter().filter(|word| word.starts_with('~')) {
+        let poor: Vec<String> =
+            rule.iter().map(|word| if word == pattern { format!("%R{word}") } else { word.clone() }).collect();
+        let found = findings(&as_user(&server, "app", &poor).await).await;
+        assert_eq!(found.len(), 1, "{pattern}: {found:?}");
+        assert!(found[0].fix().contains(&format!("`{pattern}`")), "{pattern}: {}", found[0]);
     }
 }
 

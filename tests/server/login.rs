@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use distlock::{LockError, LockManager, Login, Release};
-use distlock_testkit::{Server, server_or_skip};
+use distlock_testkit::{Fault, FaultProxy, Match, Refusal, Server, server_or_skip};
 
 use crate::support::{ask, exists, ms, queued, timed, until};
 
@@ -113,6 +113,29 @@ async fn a_password_is_changed_while_a_lease_is_held_and_others_wait() {
     done.unwrap().unwrap();
     assert!(took < ms(1000), "the waiter was told late: {took:?}");
     until("the key is gone", ms(1000), || !exists(&server, "distlock:k")).await;
+}
+
+#[tokio::test]
+async fn a_login_that_does_not_count_any_more_is_asked_for_anew() {
+    let server = server_or_skip!(Server::builder().password("right"));
+    let proxy = FaultProxy::start(server.port()).await.unwrap();
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let builder = LockManager::builder().url(proxy.url()).credentials(move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        async { Ok(Login::password("right")) }
+    });
+    let locks = builder.build().await.unwrap();
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    for refusal in ["NOAUTH Authentication required.", "WRONGPASS invalid username-password pair"] {
+        let before = asked.load(Ordering::Relaxed);
+        let fault = proxy.inject(Match::nth(1).command("EVALSHA"), Fault::Refuse(Refusal::Other(refusal.to_owned())));
+        let error = locks.lock("k").acquire().await.unwrap_err();
+        assert!(matches!(error, LockError::Permission(_)), "{error:?}");
+        assert_eq!(fault.hits(), 1);
+        locks.lock("k").run(async |_| ()).await.unwrap();
+        assert_eq!(asked.load(Ordering::Relaxed), before + 1, "{refusal}");
+    }
 }
 
 #[tokio::test]

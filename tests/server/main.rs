@@ -14,10 +14,12 @@ mod outage;
 mod pauses;
 mod processes;
 mod refusals;
+mod replica_acks;
 mod runtimes;
 mod scripts;
 #[cfg(feature = "tracing")]
 mod secrets;
+mod security;
 mod several;
 mod support;
 #[cfg(feature = "tls-rustls")]

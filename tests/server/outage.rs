@@ -76,6 +76,25 @@ async fn a_server_that_accepts_and_never_answers_is_an_outage_and_not_busy() {
 }
 
 #[tokio::test]
+async fn a_release_that_is_not_answered_makes_nobody_busy() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    let lease = locks.lock("k").acquire().await.unwrap();
+    server.pause().unwrap();
+    drop(lease);
+    // Each of them waits for the one before, and the first for the release.
+    let calls: Vec<_> = (0..3).map(|_| tokio::spawn(timed(locks.lock("k").wait(ms(300)).around(async {})))).collect();
+    for call in calls {
+        let (out, took) = call.await.unwrap();
+        let error = out.unwrap_err();
+        assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+        assert!(took <= ms(350), "{took:?}");
+    }
+    server.resume().unwrap();
+    locks.lock("k").wait(ms(1000)).run(async |_| ()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_waiter_survives_a_restart_within_its_budget() {
     let server = server_or_skip!();
     let (a, b) = (manager(&server).await, manager(&server).await);
@@ -103,6 +122,26 @@ async fn a_demoted_server_is_unavailable_until_it_is_a_primary_again() {
     assert!(error.to_string().contains("READONLY"), "{error}");
     ask(&server, &["REPLICAOF", "NO", "ONE"]);
     locks.lock("k").wait(ms(1000)).acquire().await.unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_demoted_server_is_not_believed_about_what_it_has() {
+    let server = server_or_skip!();
+    let (locks, others) = (manager(&server).await, manager(&server).await);
+    let _held = others.lock("held").acquire().await.unwrap();
+    let [gone, given] = ["gone", "given"].map(|key| locks.lock(key));
+    let (gone, given) = (gone.acquire().await.unwrap(), given.acquire().await.unwrap());
+    ask(&server, &["DEL", "distlock:gone", "distlock:given"]);
+    ask(&server, &["REPLICAOF", "127.0.0.1", "1"]);
+    let busy = locks.lock("held").acquire().await.unwrap_err();
+    let lost = gone.extend(ms(60_000)).await.unwrap_err();
+    let released = given.release().await.unwrap_err();
+    for error in [busy, lost, released] {
+        assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+        assert!(error.to_string().contains("READONLY"), "{error}");
+    }
+    assert!(gone.is_held());
+    ask(&server, &["REPLICAOF", "NO", "ONE"]);
 }
 
 #[tokio::test]

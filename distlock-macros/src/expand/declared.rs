@@ -8,18 +8,19 @@
 //!
 //! // Output
 //! const _: () = {
-//!     const SETTINGS: Settings = Settings { ttl: …, ..INHERIT }.or(<Locks as LockSet>::SETTINGS);
+//!     const SETTINGS: Settings = INHERIT.ttl(…).or(<Locks as LockSet>::SETTINGS);
 //!     impl LockKey for OrderLock {
 //!         type Witness = Self;
 //!         const SETTINGS: Settings = SETTINGS;
 //!         fn keys(self) -> Result<Keys, LockError> {
 //!             let Self { id } = self;
-//!             in_set(KeyBuilder::new(":").literal("order:").value("id", &id).finish(), <Locks as LockSet>::NAMESPACE)
+//!             in_set(KeyBuilder::new(":", "order:").value("id", &id, "").finish(), <Locks as LockSet>::NAMESPACE)
 //!         }
 //!     }
 //!     impl OneKey for OrderLock { const IDENTITY: Identity = …; }
 //!     impl Locks { const lock_order_x3a_v_: () = (); }                    // a second one is a second definition
-//!     submit! { Declared { … } }
+//!     static __DISTLOCK: Entry = Entry::function(…).of_type(…);
+//!     register!(__DISTLOCK);
 //! };
 //! ```
 
@@ -30,8 +31,8 @@ use syn::spanned::Spanned;
 use syn::{DeriveInput, GenericParam, Generics, WherePredicate, parse_quote};
 
 use super::settings::Place;
-use super::{Expansion, private};
-use crate::attribute::{Given, Options};
+use super::{Expansion, import, private};
+use crate::attribute::Options;
 use crate::declaration::{Declaration, LockSet, Segment};
 use crate::key::Key;
 use crate::template::Template;
@@ -44,23 +45,14 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     let Declaration { input, options, function, template, set, witness } = declaration;
     let key = Key::of_declaration(template);
     let (options, function, set, witness) = (&options, &function, &set, &witness);
-    let expansion = Expansion { options, function, key: &key, private: private(options, Span::mixed_site()) };
+    let expansion = Expansion { options, function, key: &key, private: private(Span::mixed_site()) };
     let p = &expansion.private;
     let generics = bounded(&input.generics, p);
     let Split { impl_generics, ty_generics, where_clause } = split(&generics);
     let name = &input.ident;
     let set = set.as_ref().map_or_else(TokenStream::new, |set| quote!(#set));
-    let settings = expansion.settings_in(Place::Item, &[]);
-    let keys: TokenStream = key
-        .form
-        .templates()
-        .into_iter()
-        .map(|template| {
-            let made = expansion.made(template);
-            // Not `#made.map`, for a block in front of a statement ends it.
-            quote_spanned!(Span::mixed_site()=> #p::core::result::Result::map(#made, #p::Keys::one))
-        })
-        .collect();
+    let settings = expansion.settings_in(Place::Item);
+    let keys: TokenStream = key.form.templates().into_iter().map(|template| expansion.made(template)).collect();
     let (settings, keys) = if set.is_empty() {
         (settings, keys)
     } else {
@@ -97,8 +89,9 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     };
     let own_settings = Ident::new(OWN_SETTINGS, Span::mixed_site());
     let unique = (!set.is_empty()).then(|| unique(p, &set, key.form.templates()));
-    let registered = expansion.registered("Type", &quote!(#own_settings), &[], &namespace);
-    let import = import(options, p);
+    let of_type = quote_spanned!(Span::mixed_site()=> .of_type(#namespace));
+    let registered = expansion.registered(&quote!(#own_settings), &of_type);
+    let import = import(options);
     quote_spanned! {Span::mixed_site()=>
         #named
         const _: () = {
@@ -121,7 +114,7 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
 
 /// Stands beside an error of the derive, so that the uses of the type are not errors too.
 pub(crate) fn lock_key_fallback(input: &DeriveInput) -> TokenStream {
-    let p = private(&Options::default(), Span::mixed_site());
+    let p = private(Span::mixed_site());
     let generics = bounded(&input.generics, &p);
     let Split { impl_generics, ty_generics, where_clause } = split(&generics);
     let name = &input.ident;
@@ -132,25 +125,20 @@ pub(crate) fn lock_key_fallback(input: &DeriveInput) -> TokenStream {
             one_key(&p, &impl_generics, &quote!(#name #ty_generics), &where_clause, &identity(&p, name, &generics));
         (quote_spanned!(Span::mixed_site()=> Self), Some(identity))
     };
+    let import = import(&Options::default());
     quote_spanned! {Span::mixed_site()=>
         const _: () = {
+            #import
             impl #impl_generics #p::LockKey for #name #ty_generics #where_clause {
                 type Witness = #proof;
                 const SETTINGS: #p::Settings = #p::INHERIT;
                 fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
-                    #p::KeyBuilder::new("").finish().map(#p::Keys::one)
+                    #p::KeyBuilder::new("", "").finish()
                 }
             }
             #identity
         };
     }
-}
-
-fn import(options: &Options, p: &TokenStream) -> Option<TokenStream> {
-    options
-        .krate
-        .as_ref()
-        .map(|Given { value: path, .. }| quote_spanned!(Span::mixed_site()=> use #path::__private as #p;))
 }
 
 /// The parts of generics as they stand in an `impl`.
@@ -193,7 +181,7 @@ fn own_lifetimes(tokens: TokenStream) -> TokenStream {
 }
 
 /// The generics with what a key needs of each type: that it can stand in one, and that it holds no borrow.
-fn bounded(generics: &Generics, p: &TokenStream) -> Generics {
+fn bounded(generics: &Generics, p: &Ident) -> Generics {
     let mut generics = generics.clone();
     let params: Vec<Ident> = generics.type_params().map(|param| param.ident.clone()).collect();
     let clause = generics.make_where_clause();
@@ -205,7 +193,7 @@ fn bounded(generics: &Generics, p: &TokenStream) -> Generics {
 }
 
 fn one_key(
-    p: &TokenStream,
+    p: &Ident,
     generics: &TokenStream,
     ty: &TokenStream,
     clause: &TokenStream,
@@ -219,7 +207,7 @@ fn one_key(
 }
 
 /// What tells the type apart from all others while the crate is built.
-fn identity(p: &TokenStream, name: &Ident, generics: &Generics) -> TokenStream {
+fn identity(p: &Ident, name: &Ident, generics: &Generics) -> TokenStream {
     let arguments = generics.params.iter().filter_map(|param| match param {
         GenericParam::Type(param) => {
             let ident = &param.ident;
@@ -262,7 +250,7 @@ fn named_witness(vis: &syn::Visibility, name: &Ident, witness: &Ident) -> TokenS
 
 /// An inherent constant of the set that is named after the template: two equal ones are two definitions of one name, and
 /// the compiler shows both places.
-fn unique(p: &TokenStream, set: &TokenStream, templates: Vec<&Template>) -> TokenStream {
+fn unique(p: &Ident, set: &TokenStream, templates: Vec<&Template>) -> TokenStream {
     let constants = templates.iter().map(|template| {
         let place = template.literal.span();
         let name = Ident::new(&constant_name(&template.label), place);
@@ -307,12 +295,10 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
     let LockSet { attrs, vis, name, options, namespace } = set;
     let function = crate::shape::Function::of_declaration(name, Vec::new());
     let key = Key::none();
-    let expansion =
-        Expansion { options, function: &function, key: &key, private: private(options, Span::mixed_site()) };
+    let expansion = Expansion { options, function: &function, key: &key, private: private(Span::mixed_site()) };
     let p = &expansion.private;
-    let import = import(options, p);
-    let (settings, own_settings) =
-        (expansion.settings_in(Place::Item, &[]), Ident::new(OWN_SETTINGS, Span::mixed_site()));
+    let import = import(options);
+    let (settings, own_settings) = (expansion.settings_in(Place::Item), Ident::new(OWN_SETTINGS, Span::mixed_site()));
     let namespace = match namespace {
         Some(namespace) => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#namespace)),
         None => quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None),
@@ -342,8 +328,8 @@ pub(crate) fn lock_set(set: &LockSet) -> TokenStream {
 
 /// `#[derive(KeySegment)]`; with nothing to print it stands beside an error.
 pub(crate) fn key_segment(input: &DeriveInput, options: &Options, segment: Option<&Segment<'_>>) -> TokenStream {
-    let p = private(options, Span::mixed_site());
-    let import = import(options, &p);
+    let p = private(Span::mixed_site());
+    let import = import(options);
     let name = &input.ident;
     let mut generics = input.generics.clone();
     let to = super::own("__to");

@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 use super::{Expansion, grouped, own, private};
 use crate::key::Form;
 use crate::shape::bound_names;
-use crate::template::{Integer, Part, Spec, Template};
+use crate::template::{Integer, Spec, Template};
 
 impl Expansion<'_> {
     /// The statement that makes the key, under this name.
@@ -18,7 +18,6 @@ impl Expansion<'_> {
             Form::One(template) => self.made(template),
             Form::Several(templates) => {
                 let keys = templates.iter().map(|template| self.made(template));
-                let keys = keys.map(|key| quote_spanned!(Span::mixed_site()=> #key.map(#p::Keys::one)));
                 quote_spanned!(Span::mixed_site()=> #p::Keys::several([#(#keys),*]))
             }
             Form::ForEach { pattern, items, template } => {
@@ -28,7 +27,7 @@ impl Expansion<'_> {
                 quote_spanned! {Span::mixed_site()=> {
                     let mut #keys = #p::Vec::new();
                     for #pattern in #items {
-                        #keys.push(#made.map(#p::Keys::one));
+                        #keys.push(#made);
                     }
                     #p::Keys::several(#keys)
                 }}
@@ -37,7 +36,7 @@ impl Expansion<'_> {
             Form::Computed(value) => {
                 let witness = own("__witness");
                 let span = Span::mixed_site().located_at(value.span());
-                let p = private(self.options, span);
+                let p = private(span);
                 // What has a place is borrowed, for the body wants it too.
                 let value = if is_place(value) { quote_spanned!(span=> &#value) } else { quote!(#value) };
                 let arguments = grouped(Delimiter::Parenthesis, value, span);
@@ -80,7 +79,7 @@ impl Expansion<'_> {
             return quote!(#items);
         }
         let span = Span::mixed_site().located_at(items.span());
-        let p = private(self.options, span);
+        let p = private(span);
         let place = grouped(Delimiter::Parenthesis, quote_spanned!(span=> &#items), span);
         quote_spanned! {span=> {
             #[allow(unused_imports, reason = "one of them fits")]
@@ -120,7 +119,7 @@ impl Expansion<'_> {
         let problem = format!(
             "`{name}` is no argument of this function; pass it as one, or name the constant with its path, as in `{{self::{name}}}`"
         );
-        let p = private(self.options, span);
+        let p = private(span);
         let fault = quote_spanned!(span=> #p::name_is_no_argument(#problem));
         quote_spanned! {span=>
             #used
@@ -142,24 +141,18 @@ impl Expansion<'_> {
         let separators = &template.separators;
         let builder = own("__builder");
         let mut statements = TokenStream::new();
-        let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators));
-        for part in &template.parts {
-            let value = match part {
-                Part::Literal(text) => {
-                    chain.extend(quote_spanned!(Span::mixed_site()=> .literal(#text)));
-                    continue;
-                }
-                Part::Value(placeholder) if placeholder.tokens.is_empty() => continue,
-                Part::Value(placeholder) => placeholder,
-            };
+        let (first, values) = template.values();
+        let mut chain = quote_spanned!(Span::mixed_site()=> #p::KeyBuilder::new(#separators, #first));
+        // One without tokens is left to the compiler.
+        for (value, behind) in values.into_iter().filter(|(value, _)| !value.tokens.is_empty()) {
             let (source, tokens) = (&value.source, &value.tokens);
             let span = Span::mixed_site().located_at(value.span);
             let method = match value.spec {
-                Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens)),
-                Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens)),
+                Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens, #behind)),
+                Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens, #behind)),
                 Spec::Integer(format) => {
                     let format = self.integer_format(format);
-                    quote_spanned!(span=> .integer(#source, &#tokens, #format))
+                    quote_spanned!(span=> .integer(#source, &#tokens, #format, #behind))
                 }
             };
             if calls(tokens) {

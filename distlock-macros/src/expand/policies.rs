@@ -5,12 +5,21 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{ExprPath, Type};
 
+use super::registry::entry;
 use super::types::nameable;
 use super::{Expansion, grouped, own, private};
 use crate::attribute::{Given, Handler, OnLost, Refused};
 
+/// What becomes of a call without a lease.
+pub(super) enum Policies {
+    /// Every failure is an error, made by this function.
+    Failing(TokenStream),
+    /// As options say.
+    Various(TokenStream),
+}
+
 impl Expansion<'_> {
-    pub(super) fn policies(&self, spec: &Ident) -> TokenStream {
+    pub(super) fn policies(&self) -> Policies {
         let p = &self.private;
         let mut asked = Asked { expansion: self, output: self.output(), answered: Vec::new() };
         let mut refusal = |given: &Option<Given<Refused>>, skips: &str, arguments: &[Ident]| {
@@ -35,6 +44,10 @@ impl Expansion<'_> {
                 quote_spanned!(Span::mixed_site()=> |#err| #failed)
             }
         };
+        let asks = self.options.after_ok.is_some() || self.options.after_err.is_some();
+        if busy.is_none() && error.is_none() && self.is_cancelled() && !asks {
+            return Policies::Failing(fail);
+        }
         let fails = || quote_spanned!(Span::mixed_site()=> #p::OnRefusal::Fail(#fail));
         let (busy, error) = (busy.unwrap_or_else(fails), error.unwrap_or_else(fails));
         let lost = match self.options.on_lost.as_ref().map_or(&OnLost::Cancel, |given| &given.value) {
@@ -48,15 +61,20 @@ impl Expansion<'_> {
                 quote_spanned!(Span::mixed_site()=> #p::OnLost::Value(#closure))
             }
         };
-        let is_ok = if self.options.after_ok.is_some() || self.options.after_err.is_some() {
+        let is_ok = if asks {
             let is_ok = asked.member("CanFail", "is_ok");
             quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#is_ok))
         } else {
             quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None)
         };
-        quote_spanned! {Span::mixed_site()=>
-            #p::Policies { spec: #spec, busy: #busy, error: #error, lost: #lost, is_ok: #is_ok }
-        }
+        let entry = entry();
+        Policies::Various(quote_spanned! {Span::mixed_site()=>
+            #p::Policies { entry: &#entry, busy: #busy, error: #error, lost: #lost, is_ok: #is_ok }
+        })
+    }
+
+    fn is_cancelled(&self) -> bool {
+        matches!(self.options.on_lost, None | Some(Given { value: OnLost::Cancel, .. }))
     }
 
     /// The trait of an output that carries a failure. It says which options would make it superfluous, so that one error
@@ -64,7 +82,7 @@ impl Expansion<'_> {
     fn carries(&self) -> &'static str {
         let busy = matches!(self.options.on_busy, None | Some(Given { value: Refused::Error, .. }));
         let error = matches!(self.options.on_error, None | Some(Given { value: Refused::Error, .. }));
-        let lost = matches!(self.options.on_lost, None | Some(Given { value: OnLost::Cancel, .. }));
+        let lost = self.is_cancelled();
         match (busy, error, lost) {
             (true, true, true) => "CarriesBusyErrorLost",
             (true, true, false) => "CarriesBusyError",
@@ -99,7 +117,6 @@ impl Expansion<'_> {
     /// A return of the right type that is never reached: with it the compiler knows what the body must give, coerces to
     /// it and points at the user's expression when it does not fit.
     pub(super) fn edge(&self) -> Option<TokenStream> {
-        let p = &self.private;
         let ty = match &self.function.output {
             Some(Type::Never(_)) => return None,
             Some(ty) => nameable(ty),
@@ -107,11 +124,9 @@ impl Expansion<'_> {
         };
         let span =
             Span::mixed_site().located_at(self.function.output.as_ref().map_or_else(Span::mixed_site, Spanned::span));
-        let output = Ident::new("__output", span);
-        let returned = quote_spanned!(span=> return #output;);
-        Some(quote_spanned! {Span::mixed_site()=>
-            if let #p::core::option::Option::Some(#output) = #p::core::option::Option::None::<#ty> { #returned }
-        })
+        let p = private(span);
+        let returned = quote_spanned!(span=> return #p::never_returned::<#ty>(););
+        Some(quote_spanned!(Span::mixed_site()=> if false { #returned }))
     }
 }
 
@@ -178,7 +193,7 @@ impl Asked<'_> {
     fn member_with(&self, of: &str, name: &str, arguments: &TokenStream) -> TokenStream {
         let (first, last) = self.expansion.output_span();
         let span = Span::mixed_site().located_at(first);
-        let p = private(self.expansion.options, span);
+        let p = private(span);
         let (of, name, output) = (Ident::new(of, span), Ident::new(name, last), &self.output);
         let opening = quote_spanned!(first=> <);
         quote_spanned!(span=> #opening #output as #p::#of #arguments>::#name)

@@ -1,58 +1,62 @@
-//! What the program's list of declarations learns of this one: a constant without a name, which may stand twice.
+//! What the program's list of declarations learns of this one, as a static inside of the function, which may stand twice.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
+use syn::Type;
 use syn::ext::IdentExt;
-use syn::{Expr, Type};
 
 use super::settings::Place;
 use super::{Expansion, own};
 use crate::attribute::{After, Given, OnLost, Options, Refused, Renew, Time, Wait};
 use crate::duration::show;
+use crate::key::Key;
 use crate::shape::ungroup;
 use crate::template::{Part, Placeholder, Spec, Template};
 
 /// The types whose values are decimal digits and perhaps a sign.
 const INTEGERS: [&str; 12] = ["u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"];
 
+/// The static with what is declared. Names of items have no hygiene.
+pub(super) fn entry() -> Ident {
+    own("__DISTLOCK")
+}
+
 impl Expansion<'_> {
     /// That of a function. Its constants are checked here, while the crate is, and not only where the function is
     /// instantiated.
     pub(super) fn registered_function(&self) -> TokenStream {
-        let p = &self.private;
         let computed = self.computed();
-        let settings = self.settings_in(Place::Item, &computed);
-        let namespace = quote_spanned!(Span::mixed_site()=> #p::core::option::Option::None);
-        self.registered("Function", &settings, &computed, &namespace)
+        let own_manager = self.options.manager.as_ref().map(|_| quote_spanned!(Span::mixed_site()=> .on_own_manager()));
+        let computes =
+            (!computed.is_empty()).then(|| quote_spanned!(Span::mixed_site()=> .computes(&[#(#computed),*])));
+        self.registered(&self.settings_in(Place::Item), &quote!(#own_manager #computes))
     }
 
-    pub(super) fn registered(
-        &self,
-        kind: &str,
-        settings: &TokenStream,
-        computed: &[&str],
-        namespace: &TokenStream,
-    ) -> TokenStream {
+    /// The static facts of the declaration, and what adds them to the list.
+    pub(super) fn registered(&self, settings: &TokenStream, more: &TokenStream) -> TokenStream {
         let p = &self.private;
-        let kind = own(kind);
-        let spec = self.spec();
+        let entry = entry();
+        let name = self.function.sig.ident.unraw().to_string();
+        let Key { text: template, label, .. } = self.key;
         let templates = self.key.form.templates().into_iter().map(|template| self.taken_apart(template));
-        let own_manager = self.options.manager.is_some();
         let options = self.as_written().into_iter().map(|(name, value)| quote!((#name, #value)));
         quote_spanned! {Span::mixed_site()=>
-            #p::inventory::submit! {
-                #p::Declared {
-                    spec: *#spec,
-                    kind: #p::Kind::#kind,
-                    templates: &[#(#templates),*],
-                    namespace: #namespace,
-                    own_manager: #own_manager,
-                    settings: #settings,
-                    computed: &[#(#computed),*],
-                    options: &[#(#options),*],
-                }
-            }
+            static #entry: #p::Entry = #p::Entry::function(
+                #p::core::concat!(#p::core::module_path!(), "::", #name),
+                #template,
+                #label,
+                &[#(#templates),*],
+                #settings,
+                &[#(#options),*]
+            ) #more;
+            #p::register!(#entry);
         }
+    }
+
+    /// The settings that are known at build.
+    pub(super) fn declared_settings(&self) -> TokenStream {
+        let entry = entry();
+        quote_spanned!(Span::mixed_site()=> #entry.declared.settings)
     }
 
     fn taken_apart(&self, template: &Template) -> TokenStream {
@@ -73,7 +77,7 @@ impl Expansion<'_> {
 
     /// What the values of a placeholder look like, as far as the macro can see.
     fn form(&self, placeholder: &Placeholder) -> &'static str {
-        if self.is_constant(placeholder) {
+        if placeholder.is_constant {
             return "Constant";
         }
         match &placeholder.spec {
@@ -87,22 +91,8 @@ impl Expansion<'_> {
         }
     }
 
-    /// Whether the value begins with a constant and not with an argument. The same path may lead to another constant
-    /// in another module or impl block.
-    fn is_constant(&self, placeholder: &Placeholder) -> bool {
-        let Ok(value) = syn::parse2::<Expr>(placeholder.tokens.clone()) else { return false };
-        let Expr::Path(path) = root(&value) else { return false };
-        match path.path.get_ident() {
-            Some(name) => {
-                let name = name.unraw().to_string();
-                name.starts_with(char::is_uppercase) && self.function.binding(&name).is_none()
-            }
-            None => true,
-        }
-    }
-
     /// The names of the settings that are not known at build.
-    fn computed(&self) -> Vec<&'static str> {
+    pub(super) fn computed(&self) -> Vec<&'static str> {
         let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, .. } = self.options;
         let renewed = renew.as_ref().and_then(|given| match &given.value {
             Renew::Every(time) => Some(time),
@@ -178,19 +168,6 @@ impl Expansion<'_> {
             ),
         ];
         all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-    }
-}
-
-/// What fields, elements and results of methods are taken of.
-fn root(value: &Expr) -> &Expr {
-    match value {
-        Expr::Field(of) => root(&of.base),
-        Expr::Index(of) => root(&of.expr),
-        Expr::MethodCall(of) => root(&of.receiver),
-        Expr::Paren(of) => root(&of.expr),
-        Expr::Group(of) => root(&of.expr),
-        Expr::Reference(of) => root(&of.expr),
-        value => value,
     }
 }
 

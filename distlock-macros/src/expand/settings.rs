@@ -21,7 +21,7 @@ impl Expansion<'_> {
     /// `CHECK(VALUE)`, shown at the value.
     fn checked(&self, check: &str, value: &Expr) -> TokenStream {
         let span = Span::mixed_site().located_at(value.span());
-        let p = private(self.options, span);
+        let p = private(span);
         let check = Ident::new(check, span);
         let arguments = grouped(Delimiter::Parenthesis, quote!(#value), span);
         quote_spanned!(span=> #p::#check #arguments)
@@ -50,63 +50,65 @@ impl Expansion<'_> {
         path.qself.is_none() && !is_parameter && !modules.iter().any(|module| module.starts_with(char::is_uppercase))
     }
 
+    /// The settings of a call that not all are known at build: those that it computes, and the others as declared.
     pub(super) fn settings(&self) -> TokenStream {
-        self.settings_in(Place::Body, &[])
+        self.settings_in(Place::Body)
     }
 
-    /// The settings without those of these names.
-    pub(super) fn settings_in(&self, place: Place, left_out: &[&str]) -> TokenStream {
+    /// The settings that belong to the place.
+    pub(super) fn settings_in(&self, place: Place) -> TokenStream {
         let p = &self.private;
-        let some = |value: TokenStream| quote_spanned!(Span::mixed_site()=> #p::core::option::Option::Some(#value));
         let Options { ttl, wait, renew, max_hold, min_hold, after_ok, after_err, reentrant, .. } = self.options;
         let known = |time: &Time, check: &str| self.time(time, check, place);
-        let mut fields = Vec::new();
-        let mut push = |name: &str, value: TokenStream| {
-            if left_out.contains(&name) {
-                return;
+        let computed = self.computed();
+        let mut tokens = match place {
+            Place::Body => self.declared_settings(),
+            Place::Item => quote_spanned!(Span::mixed_site()=> #p::INHERIT),
+        };
+        let mut push = |name: &str, value: &dyn Fn() -> TokenStream| {
+            let is_body = matches!(place, Place::Body);
+            if computed.contains(&name) == is_body {
+                let (name, value) = (own(name), value());
+                tokens.extend(quote_spanned!(Span::mixed_site()=> .#name(#value)));
             }
-            let (name, value) = (own(name), some(value));
-            fields.push(quote_spanned!(Span::mixed_site()=> #name: #value));
         };
         if let Some(Given { value, .. }) = ttl {
-            push("ttl", known(value, "checked_ttl"));
+            push("ttl", &|| known(value, "checked_ttl"));
         }
         if let Some(Given { value, .. }) = wait {
-            let value = match value {
+            push("wait", &|| match value {
                 Wait::Forever => quote_spanned!(Span::mixed_site()=> #p::Wait::Forever),
                 Wait::For(time) => {
                     let time = known(time, "duration");
                     quote_spanned!(Span::mixed_site()=> #p::Wait::For(#time))
                 }
-            };
-            push("wait", value);
+            });
         }
         if let Some(Given { value, .. }) = renew {
-            let value = match value {
+            push("renew", &|| match value {
                 Renew::Auto => quote_spanned!(Span::mixed_site()=> #p::Renew::Auto),
                 Renew::Off => quote_spanned!(Span::mixed_site()=> #p::Renew::Off),
                 Renew::Every(time) => {
                     let time = known(time, "checked_renew");
                     quote_spanned!(Span::mixed_site()=> #p::Renew::Every(#time))
                 }
-            };
-            push("renew", value);
+            });
         }
         if let Some(Given { value, .. }) = max_hold {
-            push("max_hold", known(value, "duration"));
+            push("max_hold", &|| known(value, "duration"));
         }
         if let Some(Given { value, .. }) = min_hold {
-            push("min_hold", known(value, "checked_min_hold"));
+            push("min_hold", &|| known(value, "checked_min_hold"));
         }
         for (name, after) in [("after_ok", after_ok), ("after_err", after_err)] {
             if let Some(Given { value: After::Keep(time), .. }) = after {
-                push(name, known(time, "checked_keep"));
+                push(name, &|| known(time, "checked_keep"));
             }
         }
         if let Some(Given { value, .. }) = reentrant {
-            push("reentrant", quote!(#value));
+            push("reentrant", &|| quote!(#value));
         }
-        quote_spanned!(Span::mixed_site()=> #p::Settings { #(#fields,)* ..#p::INHERIT })
+        tokens
     }
 
     fn time(&self, time: &Time, check: &str, place: Place) -> TokenStream {
@@ -115,7 +117,7 @@ impl Expansion<'_> {
             Time::Literal(duration, _) => {
                 // The macro has refused durations beyond `u64` milliseconds.
                 let millis = Literal::u64_suffixed(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
-                quote_spanned!(Span::mixed_site()=> #p::Duration::from_millis(#millis))
+                quote_spanned!(Span::mixed_site()=> #p::millis(#millis))
             }
             Time::Constant(constant) => {
                 let checked = self.checked(check, constant);

@@ -34,7 +34,7 @@ impl Expansion<'_> {
         let span = Span::mixed_site().located_at(locks.first().map_or_else(Span::mixed_site, |lock| lock.path.span()));
         let lock = Ident::new("__lock", span);
         let arguments = grouped(Delimiter::Parenthesis, lock.to_token_stream(), span);
-        let p = private(self.options, span);
+        let p = private(span);
         // By a name, so that a type which is no declaration is shown once, and in a `match`, so that what the fields borrow
         // lives as long as the value.
         let typed = quote_spanned!(span=> #p::typed #arguments);

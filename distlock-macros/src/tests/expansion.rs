@@ -25,81 +25,52 @@ fn a_function() {
                 user: User,
                 _permit: Permit,
             ) -> Result<Coupon, AppError> {
-                ::distlock::__private::inventory::submit! {
-                    ::distlock::__private::Declared { spec : * const { & ::distlock::__private::Spec
-                    { function :
-                    ::distlock::__private::core::concat!(::distlock::__private::core::module_path!(),
-                    "::", "claim"), template : "coupon:{campaign}:{user.id:04}", label :
-                    "coupon:{}:{}", file : ::distlock::__private::core::file!(), line :
-                    ::distlock::__private::core::line!(), column :
-                    ::distlock::__private::core::column!(), } }, kind :
-                    ::distlock::__private::Kind::Function, templates : &
-                    [::distlock::__private::Template { text : "coupon:{campaign}:{user.id:04}", label
-                    : "coupon:{}:{}", separators : ":", pieces : &
-                    [::distlock::__private::Piece::Literal("coupon:"),
-                    ::distlock::__private::Piece::Text, ::distlock::__private::Piece::Literal(":"),
-                    ::distlock::__private::Piece::Decimal] }], namespace :
-                    ::distlock::__private::core::option::Option::None, own_manager : false, settings
-                    : ::distlock::__private::Settings { ttl :
-                    ::distlock::__private::core::option::Option::Some(::distlock::__private::Duration::from_millis(5000u64)),
-                    .. ::distlock::__private::INHERIT }, computed : & [], options : & [("ttl",
-                    "5s")], }
-                }
-                let __key = ::distlock::__private::KeyBuilder::new(":")
-                    .literal("coupon:")
-                    .value("campaign", &campaign)
-                    .literal(":")
+                use ::distlock::__private as __distlock_private;
+                static __DISTLOCK: __distlock_private::Entry = __distlock_private::Entry::function(
+                    __distlock_private::core::concat!(
+                        __distlock_private::core::module_path!(), "::", "claim"
+                    ),
+                    "coupon:{campaign}:{user.id:04}",
+                    "coupon:{}:{}",
+                    &[
+                        __distlock_private::Template {
+                            text: "coupon:{campaign}:{user.id:04}",
+                            label: "coupon:{}:{}",
+                            separators: ":",
+                            pieces: &[
+                                __distlock_private::Piece::Literal("coupon:"),
+                                __distlock_private::Piece::Text,
+                                __distlock_private::Piece::Literal(":"),
+                                __distlock_private::Piece::Decimal,
+                            ],
+                        },
+                    ],
+                    __distlock_private::INHERIT.ttl(__distlock_private::millis(5000u64)),
+                    &[("ttl", "5s")],
+                );
+                __distlock_private::register!(__DISTLOCK);
+                let __key = __distlock_private::KeyBuilder::new(":", "coupon:")
+                    .value("campaign", &campaign, ":")
                     .integer(
                         "user.id",
                         &user.id,
-                        ::distlock::__private::IntegerFormat {
-                            radix: ::distlock::__private::Radix::Decimal,
+                        __distlock_private::IntegerFormat {
+                            radix: __distlock_private::Radix::Decimal,
                             width: 4usize,
                             prefix: false,
                         },
+                        "",
                     )
                     .finish();
-                let __settings = ::distlock::__private::Settings {
-                    ttl: ::distlock::__private::core::option::Option::Some(
-                        ::distlock::__private::Duration::from_millis(5000u64),
-                    ),
-                    ..::distlock::__private::INHERIT
-                };
-                let __manager = ::distlock::__private::current();
-                let __spec = const {
-                    &::distlock::__private::Spec {
-                        function: ::distlock::__private::core::concat!(
-                            ::distlock::__private::core::module_path!(), "::", "claim"
-                        ),
-                        template: "coupon:{campaign}:{user.id:04}",
-                        label: "coupon:{}:{}",
-                        file: ::distlock::__private::core::file!(),
-                        line: ::distlock::__private::core::line!(),
-                        column: ::distlock::__private::core::column!(),
-                    }
-                };
-                let __policies = ::distlock::__private::Policies {
-                    spec: __spec,
-                    busy: ::distlock::__private::OnRefusal::Fail(
-                        <Result<Coupon, AppError> as ::distlock::__private::CarriesBusyErrorLost>::of,
-                    ),
-                    error: ::distlock::__private::OnRefusal::Fail(
-                        <Result<Coupon, AppError> as ::distlock::__private::CarriesBusyErrorLost>::of,
-                    ),
-                    lost: ::distlock::__private::OnLost::Fail(
-                        <Result<Coupon, AppError> as ::distlock::__private::CarriesBusyErrorLost>::of,
-                    ),
-                    is_ok: ::distlock::__private::core::option::Option::None,
-                };
-                let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
-                return ::distlock::__private::Locked::new(
-                        __call,
-                        __policies,
+                return __distlock_private::locked(
+                        &__DISTLOCK,
+                        __key,
+                        <Result<Coupon, AppError> as __distlock_private::CarriesBusyErrorLost>::of,
                         async move {
-                            if let ::distlock::__private::core::option::Option::Some(__output) = ::distlock::__private::core::option::Option::None::<
-                                Result<Coupon, AppError>,
-                            > {
-                                return __output;
+                            if false {
+                                return __distlock_private::never_returned::<
+                                    Result<Coupon, AppError>,
+                                >();
                             }
                             #[allow(
                                 clippy::used_underscore_binding,
@@ -124,86 +95,65 @@ fn a_lease_and_closures() {
         "async fn claim(self, (id, rest): (u32, u32)) -> impl Display { id }",
         &expect![[r#"
             async fn claim(self, (id, rest): (u32, u32)) -> impl Display {
-                ::distlock::__private::inventory::submit! {
-                    ::distlock::__private::Declared { spec : * const { & ::distlock::__private::Spec
-                    { function :
-                    ::distlock::__private::core::concat!(::distlock::__private::core::module_path!(),
-                    "::", "claim"), template : "k:{id:hash}", label : "k:{}", file :
-                    ::distlock::__private::core::file!(), line :
-                    ::distlock::__private::core::line!(), column :
-                    ::distlock::__private::core::column!(), } }, kind :
-                    ::distlock::__private::Kind::Function, templates : &
-                    [::distlock::__private::Template { text : "k:{id:hash}", label : "k:{}",
-                    separators : ":", pieces : & [::distlock::__private::Piece::Literal("k:"),
-                    ::distlock::__private::Piece::Hash] }], namespace :
-                    ::distlock::__private::core::option::Option::None, own_manager : true, settings :
-                    ::distlock::__private::Settings { ttl :
-                    ::distlock::__private::core::option::Option::Some(::distlock::__private::checked_ttl(TTL)),
-                    wait :
-                    ::distlock::__private::core::option::Option::Some(::distlock::__private::Wait::Forever),
-                    renew :
-                    ::distlock::__private::core::option::Option::Some(::distlock::__private::Renew::Off),
-                    .. ::distlock::__private::INHERIT }, computed : & [], options : & [("ttl",
-                    "TTL"), ("wait", "forever"), ("renew", "off"), ("on_busy", "|..| .."),
-                    ("on_lost", "|..| ..")], }
-                }
-                let __key = ::distlock::__private::KeyBuilder::new(":")
-                    .literal("k:")
-                    .hash("id", &id)
-                    .finish();
-                let __settings = ::distlock::__private::Settings {
-                    ttl: ::distlock::__private::core::option::Option::Some(const {
-                        ::distlock::__private::checked_ttl(TTL)
-                    }),
-                    wait: ::distlock::__private::core::option::Option::Some(
-                        ::distlock::__private::Wait::Forever,
-                    ),
-                    renew: ::distlock::__private::core::option::Option::Some(
-                        ::distlock::__private::Renew::Off,
-                    ),
-                    ..::distlock::__private::INHERIT
-                };
-                let __manager = ::distlock::__private::manager(&(self.locks));
-                let __spec = const {
-                    &::distlock::__private::Spec {
-                        function: ::distlock::__private::core::concat!(
-                            ::distlock::__private::core::module_path!(), "::", "claim"
+                use ::distlock::__private as __distlock_private;
+                static __DISTLOCK: __distlock_private::Entry = __distlock_private::Entry::function(
+                        __distlock_private::core::concat!(
+                            __distlock_private::core::module_path!(), "::", "claim"
                         ),
-                        template: "k:{id:hash}",
-                        label: "k:{}",
-                        file: ::distlock::__private::core::file!(),
-                        line: ::distlock::__private::core::line!(),
-                        column: ::distlock::__private::core::column!(),
-                    }
-                };
-                let __policies = ::distlock::__private::Policies {
-                    spec: __spec,
-                    busy: ::distlock::__private::OnRefusal::Closure,
-                    error: ::distlock::__private::OnRefusal::Fail(
-                        <_ as ::distlock::__private::CarriesError>::of,
+                        "k:{id:hash}",
+                        "k:{}",
+                        &[
+                            __distlock_private::Template {
+                                text: "k:{id:hash}",
+                                label: "k:{}",
+                                separators: ":",
+                                pieces: &[
+                                    __distlock_private::Piece::Literal("k:"),
+                                    __distlock_private::Piece::Hash,
+                                ],
+                            },
+                        ],
+                        __distlock_private::INHERIT
+                            .ttl(__distlock_private::checked_ttl(TTL))
+                            .wait(__distlock_private::Wait::Forever)
+                            .renew(__distlock_private::Renew::Off),
+                        &[
+                            ("ttl", "TTL"),
+                            ("wait", "forever"),
+                            ("renew", "off"),
+                            ("on_busy", "|..| .."),
+                            ("on_lost", "|..| .."),
+                        ],
+                    )
+                    .on_own_manager();
+                __distlock_private::register!(__DISTLOCK);
+                let __key = __distlock_private::KeyBuilder::new(":", "k:")
+                    .hash("id", &id, "")
+                    .finish();
+                let __settings = __DISTLOCK.declared.settings;
+                let __manager = __distlock_private::manager(&(self.locks));
+                let __call = __distlock_private::call(&__DISTLOCK, __settings, __manager, __key);
+                let __start = __call.start();
+                let __policies = __distlock_private::Policies {
+                    entry: &__DISTLOCK,
+                    busy: __distlock_private::OnRefusal::Closure,
+                    error: __distlock_private::OnRefusal::Fail(
+                        <_ as __distlock_private::CarriesError>::of,
                     ),
-                    lost: ::distlock::__private::OnLost::Value(|_| 7),
-                    is_ok: ::distlock::__private::core::option::Option::None,
+                    lost: __distlock_private::OnLost::Value(|_| 7),
+                    is_ok: __distlock_private::core::option::Option::None,
                 };
-                let (__call, __start) = ::distlock::__private::call_and_start(
-                    __spec,
-                    __settings,
-                    __manager,
-                    __key,
-                );
-                return ::distlock::__private::Locked::new(
+                return __distlock_private::Locked::new(
                         __call,
                         __policies,
                         async move {
-                            if let ::distlock::__private::core::option::Option::Some(__output) = ::distlock::__private::core::option::Option::None::<
-                                _,
-                            > {
-                                return __output;
+                            if false {
+                                return __distlock_private::never_returned::<_>();
                             }
                             let _ = &id;
                             let lease = match __start.open::<()>() {
-                                ::distlock::__private::Opened::Held(lease) => lease,
-                                ::distlock::__private::Opened::Busy(__refusal) => {
+                                __distlock_private::Opened::Held(lease) => lease,
+                                __distlock_private::Opened::Busy(__refusal) => {
                                     let busy = __refusal;
                                     #[allow(
                                         clippy::diverging_sub_expression,
@@ -213,8 +163,8 @@ fn a_lease_and_closures() {
                                     #[allow(unreachable_code, reason = "the closure may diverge")]
                                     return __value;
                                 }
-                                ::distlock::__private::Opened::Failed(__refusal) => {
-                                    ::distlock::__private::polled_without_lease(&__refusal)
+                                __distlock_private::Opened::Failed(__refusal) => {
+                                    __distlock_private::polled_without_lease(&__refusal)
                                 }
                             };
                             #[allow(
@@ -240,46 +190,41 @@ fn a_job() {
         &expect![[r#"
             async fn tick() {
                 use mine::locks::__private as __distlock_private;
-                __distlock_private::inventory::submit! {
-                    __distlock_private::Declared { spec : * const { & __distlock_private::Spec {
-                    function :
-                    __distlock_private::core::concat!(__distlock_private::core::module_path!(), "::",
-                    "tick"), template : "nightly", label : "nightly", file :
-                    __distlock_private::core::file!(), line : __distlock_private::core::line!(),
-                    column : __distlock_private::core::column!(), } }, kind :
-                    __distlock_private::Kind::Function, templates : & [__distlock_private::Template {
-                    text : "nightly", label : "nightly", separators : "", pieces : &
-                    [__distlock_private::Piece::Literal("nightly")] }], namespace :
-                    __distlock_private::core::option::Option::None, own_manager : false, settings :
-                    __distlock_private::Settings { ..__distlock_private::INHERIT }, computed : &
-                    ["ttl", "max_hold"], options : & [("ttl", "Self :: TTL"), ("max_hold", "limit"),
-                    ("on_busy", "skip"), ("on_error", "skip"), ("on_lost", "finish")], }
-                }
-                let __key = __distlock_private::KeyBuilder::new("").literal("nightly").finish();
-                let __settings = __distlock_private::Settings {
-                    ttl: __distlock_private::core::option::Option::Some(const {
-                        __distlock_private::checked_ttl(Self::TTL)
-                    }),
-                    max_hold: __distlock_private::core::option::Option::Some(
-                        __distlock_private::duration(limit),
-                    ),
-                    ..__distlock_private::INHERIT
-                };
-                let __manager = __distlock_private::current();
-                let __spec = const {
-                    &__distlock_private::Spec {
-                        function: __distlock_private::core::concat!(
+                static __DISTLOCK: __distlock_private::Entry = __distlock_private::Entry::function(
+                        __distlock_private::core::concat!(
                             __distlock_private::core::module_path!(), "::", "tick"
                         ),
-                        template: "nightly",
-                        label: "nightly",
-                        file: __distlock_private::core::file!(),
-                        line: __distlock_private::core::line!(),
-                        column: __distlock_private::core::column!(),
-                    }
-                };
+                        "nightly",
+                        "nightly",
+                        &[
+                            __distlock_private::Template {
+                                text: "nightly",
+                                label: "nightly",
+                                separators: "",
+                                pieces: &[__distlock_private::Piece::Literal("nightly")],
+                            },
+                        ],
+                        __distlock_private::INHERIT,
+                        &[
+                            ("ttl", "Self :: TTL"),
+                            ("max_hold", "limit"),
+                            ("on_busy", "skip"),
+                            ("on_error", "skip"),
+                            ("on_lost", "finish"),
+                        ],
+                    )
+                    .computes(&["ttl", "max_hold"]);
+                __distlock_private::register!(__DISTLOCK);
+                let __key = __distlock_private::KeyBuilder::new("", "nightly").finish();
+                let __settings = __DISTLOCK
+                    .declared
+                    .settings
+                    .ttl(const { __distlock_private::checked_ttl(Self::TTL) })
+                    .max_hold(__distlock_private::duration(limit));
+                let __manager = __distlock_private::current();
+                let __call = __distlock_private::call(&__DISTLOCK, __settings, __manager, __key);
                 let __policies = __distlock_private::Policies {
-                    spec: __spec,
+                    entry: &__DISTLOCK,
                     busy: __distlock_private::OnRefusal::Skip(
                         <() as __distlock_private::SkipBusy>::skipped,
                     ),
@@ -289,15 +234,12 @@ fn a_job() {
                     lost: __distlock_private::OnLost::Finish,
                     is_ok: __distlock_private::core::option::Option::None,
                 };
-                let __call = __distlock_private::call(__spec, __settings, __manager, __key);
                 return __distlock_private::Locked::new(
                         __call,
                         __policies,
                         async move {
-                            if let __distlock_private::core::option::Option::Some(__output) = __distlock_private::core::option::Option::None::<
-                                (),
-                            > {
-                                return __output;
+                            if false {
+                                return __distlock_private::never_returned::<()>();
                             }
                             '__distlock_body: {}
                         },
@@ -337,64 +279,38 @@ fn a_method_of_async_trait() {
                 Self: 'async_trait,
             {
                 Box::pin(async move {
-                    ::distlock::__private::inventory::submit! {
-                        ::distlock::__private::Declared { spec : * const { &
-                        ::distlock::__private::Spec { function :
-                        ::distlock::__private::core::concat!(::distlock::__private::core::module_path!(),
-                        "::", "save"), template : "save:{id}", label : "save:{}", file :
-                        ::distlock::__private::core::file!(), line :
-                        ::distlock::__private::core::line!(), column :
-                        ::distlock::__private::core::column!(), } }, kind :
-                        ::distlock::__private::Kind::Function, templates : &
-                        [::distlock::__private::Template { text : "save:{id}", label : "save:{}",
-                        separators : ":", pieces : & [::distlock::__private::Piece::Literal("save:"),
-                        ::distlock::__private::Piece::Decimal] }], namespace :
-                        ::distlock::__private::core::option::Option::None, own_manager : false,
-                        settings : ::distlock::__private::Settings { ..
-                        ::distlock::__private::INHERIT }, computed : & [], options : & [], }
-                    }
-                    let __key = ::distlock::__private::KeyBuilder::new(":")
-                        .literal("save:")
-                        .value("id", &id)
+                    use ::distlock::__private as __distlock_private;
+                    static __DISTLOCK: __distlock_private::Entry = __distlock_private::Entry::function(
+                        __distlock_private::core::concat!(
+                            __distlock_private::core::module_path!(), "::", "save"
+                        ),
+                        "save:{id}",
+                        "save:{}",
+                        &[
+                            __distlock_private::Template {
+                                text: "save:{id}",
+                                label: "save:{}",
+                                separators: ":",
+                                pieces: &[
+                                    __distlock_private::Piece::Literal("save:"),
+                                    __distlock_private::Piece::Decimal,
+                                ],
+                            },
+                        ],
+                        __distlock_private::INHERIT,
+                        &[],
+                    );
+                    __distlock_private::register!(__DISTLOCK);
+                    let __key = __distlock_private::KeyBuilder::new(":", "save:")
+                        .value("id", &id, "")
                         .finish();
-                    let __settings = ::distlock::__private::Settings {
-                        ..::distlock::__private::INHERIT
-                    };
-                    let __manager = ::distlock::__private::current();
-                    let __spec = const {
-                        &::distlock::__private::Spec {
-                            function: ::distlock::__private::core::concat!(
-                                ::distlock::__private::core::module_path!(), "::", "save"
-                            ),
-                            template: "save:{id}",
-                            label: "save:{}",
-                            file: ::distlock::__private::core::file!(),
-                            line: ::distlock::__private::core::line!(),
-                            column: ::distlock::__private::core::column!(),
-                        }
-                    };
-                    let __policies = ::distlock::__private::Policies {
-                        spec: __spec,
-                        busy: ::distlock::__private::OnRefusal::Fail(
-                            <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
-                        ),
-                        error: ::distlock::__private::OnRefusal::Fail(
-                            <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
-                        ),
-                        lost: ::distlock::__private::OnLost::Fail(
-                            <Result<(), E> as ::distlock::__private::CarriesBusyErrorLost>::of,
-                        ),
-                        is_ok: ::distlock::__private::core::option::Option::None,
-                    };
-                    let __call = ::distlock::__private::call(__spec, __settings, __manager, __key);
-                    return ::distlock::__private::Locked::new(
-                            __call,
-                            __policies,
+                    return __distlock_private::locked(
+                            &__DISTLOCK,
+                            __key,
+                            <Result<(), E> as __distlock_private::CarriesBusyErrorLost>::of,
                             async move {
-                                if let ::distlock::__private::core::option::Option::Some(__output) = ::distlock::__private::core::option::Option::None::<
-                                    Result<(), E>,
-                                > {
-                                    return __output;
+                                if false {
+                                    return __distlock_private::never_returned::<Result<(), E>>();
                                 }
                                 '__distlock_body: {
                                     let __self = self;
@@ -415,15 +331,15 @@ fn a_method_of_async_trait() {
 fn a_value_that_is_called_for_has_a_statement_of_its_own() {
     let expanded =
         expand(r#"key = "a:{id}:{m.lock().0}:{id}:{m.lock().1:02}""#, "async fn f(id: u8, m: &M) {}").to_string();
-    let key = without_blanks(expanded.split("let __key = ").nth(1).unwrap().split("let __settings").next().unwrap());
+    let key = without_blanks(expanded.split("let __key = ").nth(1).unwrap().split("return").next().unwrap());
     let expected = r#"{
-        let __builder = p::KeyBuilder::new(":").literal("a:").value("id", &id).literal(":");
-        let __builder = __builder.value("m.lock().0", &m.lock().0);
-        let __builder = __builder.literal(":").value("id", &id).literal(":");
-        let __builder = __builder.integer("m.lock().1", &m.lock().1, p::IntegerFormat { radix: p::Radix::Decimal, width: 2usize, prefix: false });
+        let __builder = p::KeyBuilder::new(":", "a:").value("id", &id, ":");
+        let __builder = __builder.value("m.lock().0", &m.lock().0, ":");
+        let __builder = __builder.value("id", &id, ":");
+        let __builder = __builder.integer("m.lock().1", &m.lock().1, p::IntegerFormat { radix: p::Radix::Decimal, width: 2usize, prefix: false }, "");
         __builder.finish()
     };"#;
-    assert_eq!(key, without_blanks(&expected.replace("p::", "::distlock::__private::")));
+    assert_eq!(key, without_blanks(&expected.replace("p::", "__distlock_private::")));
 }
 
 #[test]
@@ -448,6 +364,7 @@ fn the_page_about_the_macro_shows_what_it_writes() {
     let (attribute, item) = input.trim().strip_prefix("#[distributed_lock(").unwrap().split_once(")]\n").unwrap();
     // The page says why in comments, and writes one path short.
     let lines = output.lines().map(|line| line.split(" // ").next().unwrap_or_default());
-    let shown = lines.collect::<String>().replace("p::", "::distlock::__private::");
+    let shown =
+        lines.collect::<String>().replace("p::", "__distlock_private::").replace("as p;", "as __distlock_private;");
     assert_eq!(without_blanks(&shown), without_blanks(&expand(attribute, item).to_string()));
 }

@@ -39,22 +39,18 @@ fn leaked(text: &str) -> &'static str {
 
 /// The key with these values of `a`, `b` and `c`, and the values that stand in it.
 fn filled(template: &Template, values: &[String; 3]) -> Option<(String, Vec<String>)> {
-    let mut builder = KeyBuilder::new(leaked(&template.separators));
+    let (first, placeholders) = template.values();
+    let mut builder = KeyBuilder::new(leaked(&template.separators), first);
     let mut used = Vec::new();
-    for part in &template.parts {
-        builder = match part {
-            Part::Literal(text) => builder.literal(leaked(text)),
-            Part::Value(placeholder) => {
-                let value = &values["abc".find(&placeholder.source)?];
-                used.push(value.clone());
-                match placeholder.spec {
-                    Spec::Hash => builder.hash("value", value),
-                    _ => builder.value("value", value),
-                }
-            }
+    for (placeholder, behind) in placeholders {
+        let value = &values["abc".find(&placeholder.source)?];
+        used.push(value.clone());
+        builder = match placeholder.spec {
+            Spec::Hash => builder.hash("value", value, behind),
+            _ => builder.value("value", value, behind),
         };
     }
-    Some((builder.finish().ok()?, used))
+    Some((builder.text().ok()?, used))
 }
 
 fn random(random: &mut fastrand::Rng, pieces: &[&str], most: usize) -> String {

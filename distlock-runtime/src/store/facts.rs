@@ -91,16 +91,6 @@ pub(crate) enum Refused {
     Info,
 }
 
-impl Refused {
-    /// Whether only waiters that are told of their turn need it.
-    pub(crate) fn is_about_wake_ups(&self) -> bool {
-        matches!(
-            self,
-            Self::Channels(_) | Self::Command("PUBLISH" | "SUBSCRIBE") | Self::Unknown("PUBLISH" | "SUBSCRIBE")
-        )
-    }
-}
-
 /// What a server's clock showed at a moment of ours.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {

@@ -153,6 +153,8 @@ pub(crate) enum Acquired {
     },
     /// Several ask at the same moment, and nobody is known to hold the lock. The token must be given back, as above.
     Contested,
+    /// Taken, but too few replicas are known to have it, for this reason. It is to be given back.
+    Unacknowledged(String),
     /// The token was buried: it must not be used again.
     Dead,
     /// Something that is not a lock stands under a key's name; it is reported and never touched.
@@ -210,7 +212,7 @@ pub(crate) enum Renewed {
     Absent,
     /// The key belongs to somebody else.
     Stolen,
-    /// Too few of several servers answered.
+    /// Too few of several servers answered, or of the replicas.
     Unknown,
 }
 

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 
 use super::answers::{Refusal, classify, closes_connection};
 use super::listening::{self, Listening};
-use super::target::{Failure, Target};
+use super::target::{Failure, Target, Watch};
 use crate::events;
 use crate::store::ears::Ears;
 use crate::store::{StoreError, StoreErrorKind};
@@ -76,6 +76,7 @@ struct Live {
     connection: MultiplexedConnection,
     /// Also tells connections of one slot apart, so that a late error does not close its successor.
     listening: Arc<listening::State>,
+    _watch: Watch,
 }
 
 impl Connection {
@@ -121,7 +122,7 @@ impl Connection {
         let Ok(Some((live, answer))) = subscribed.await else { return Listening::NotYet };
         match answer {
             Ok(()) => live.listening.begin(told.channel.clone()),
-            Err(error) if closes_connection(&error) => self.note_answer(&live, &Err(error)),
+            Err(error) if closes_connection(&error) => self.note_answer::<()>(&live, &Err(error)),
             Err(error) => {
                 events::wake_ups_refused(&classify(&error).text);
                 live.listening.refuse();
@@ -174,7 +175,7 @@ impl Connection {
 
     /// Sends so many commands in one packet; an answer for each.
     #[cfg(feature = "cluster")]
-    pub(super) async fn send_all(
+    pub(super) async fn send_each(
         &self,
         packet: &redis::Pipeline,
         count: usize,
@@ -220,11 +221,45 @@ impl Connection {
             Ok(Ok(answers)) => Ok(answers),
             Ok(Err(error)) => {
                 let failure = classify(&error);
-                self.note_answer(&live, &Err(error));
+                self.note_answer::<()>(&live, &Err(error));
                 Err(failure)
             }
             Err(_elapsed) => Err(StoreError::unanswered(format!("no answer from {} within {limit:?}", self.address()))),
         }
+    }
+
+    /// Sends commands in one piece on one connection, which answers them in their order. An error among the answers is the
+    /// error of all.
+    pub(super) async fn send_all(
+        &self,
+        commands: &Pipeline,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Vec<Value>, StoreError> {
+        let deadline = Instant::now() + limit.min(FAR);
+        let mut live = match self.current() {
+            Some(live) => live,
+            None => self.connect(limit).await?,
+        };
+        let sent_at = Instant::now();
+        let left = deadline.saturating_duration_since(sent_at);
+        match timeout(left, live.connection.send_packed_commands(commands, 0, count)).await {
+            Ok(answers) => {
+                let answers = answers
+                    .and_then(|answers| answers.into_iter().map(Value::extract_error).collect::<Result<Vec<_>, _>>());
+                self.note_answer(&live, &answers);
+                answers.map_err(|error| classify(&error))
+            }
+            Err(_elapsed) => {
+                self.note_silence(&live, sent_at);
+                Err(StoreError::unanswered(format!("no answer from {} within {limit:?}", self.address())))
+            }
+        }
+    }
+
+    /// Another connection to the same place, which is told of nothing.
+    pub(super) fn sibling(&self) -> Self {
+        Self::new(self.target.clone(), self.connect_timeout, self.response_timeout, None)
     }
 
     /// Sends the command on the last frozen connection as well, if there is one, behind what was sent there before. A
@@ -307,7 +342,7 @@ impl Connection {
         }
     }
 
-    fn note_answer(&self, used: &Live, answer: &Result<Value, RedisError>) {
+    fn note_answer<T>(&self, used: &Live, answer: &Result<T, RedisError>) {
         let broken = answer.as_ref().is_err_and(closes_connection);
         let mut slot = self.lock();
         if let State::Connected { live, silence } = &mut slot.state
@@ -458,7 +493,7 @@ impl Attempt {
             config = config.set_push_sender(listening::hear(ears, listening.clone()));
         }
         match timeout(self.limit, self.target.connect(&config)).await {
-            Ok(Ok(connection)) => Ok(Live { connection, listening }),
+            Ok(Ok((connection, watch))) => Ok(Live { connection, listening, _watch: watch }),
             Ok(Err(Failure::Client(error))) => Err(self.failure(&error)),
             Ok(Err(Failure::Before(error))) => Err(error.at(&self.address)),
             Err(_elapsed) => Err(StoreError::new(StoreErrorKind::Unavailable, self.target.no_connection(self.limit))),

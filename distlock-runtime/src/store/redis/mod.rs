@@ -4,6 +4,7 @@
 //! *back* one lives on the manager's own thread and carries renewals, and releases that the front one did not answer.
 //! Each operation is one script, so one round trip. Those who wait are told of their turn on the front connection.
 
+mod acks;
 mod answers;
 #[cfg(feature = "cluster")]
 pub(crate) mod cluster;
@@ -15,6 +16,8 @@ pub(crate) mod encryption;
 mod listening;
 mod permissions;
 mod scripts;
+#[cfg(feature = "sentinel")]
+mod sentinel;
 mod stream;
 pub(crate) mod target;
 mod url;
@@ -27,6 +30,7 @@ use tokio::time::Instant;
 
 use redis::{Cmd, RedisWrite, Value};
 
+use self::acks::Acks;
 use self::connection::Connection;
 use self::crowd::Crowd;
 use self::listening::Listening;
@@ -54,6 +58,8 @@ pub(crate) struct RedisStore {
     takes: Arc<Crowd<Take, u64>>,
     releases: Arc<Crowd<Release, Released>>,
     first_reading: doctor::FirstReading,
+    /// A lock counts once replicas have it.
+    acks: Option<Acks>,
     /// What a command may take that goes for many; each of them has a limit of its own beside it.
     response_timeout: Duration,
 }
@@ -77,7 +83,13 @@ struct Take {
 
 impl RedisStore {
     /// Where a URL leads.
-    pub(crate) fn target(url: &str, access: Access) -> Result<Target, StoreError> {
+    pub(crate) fn target(url: &str, access: Access, connect_timeout: Duration) -> Result<Target, StoreError> {
+        #[cfg(feature = "sentinel")]
+        if url.starts_with(sentinel::SCHEME) {
+            return Ok(Target::Sentinel(Arc::new(sentinel::Sentinels::read(url, access, connect_timeout)?)));
+        }
+        #[cfg(not(feature = "sentinel"))]
+        let _ = connect_timeout;
         Ok(Target::Server(Box::new(Server { info: url::read(url)?, access })))
     }
 
@@ -103,6 +115,7 @@ impl RedisStore {
             takes: Arc::default(),
             releases: Arc::default(),
             first_reading: doctor::FirstReading::default(),
+            acks: None,
             response_timeout,
         }
     }
@@ -128,6 +141,7 @@ impl RedisStore {
             takes: Arc::default(),
             releases: Arc::default(),
             first_reading: doctor::FirstReading::default(),
+            acks: None,
             response_timeout,
         }
     }
@@ -140,6 +154,12 @@ impl RedisStore {
     /// Where it is, without credentials.
     pub(crate) fn address(&self) -> String {
         self.front.address()
+    }
+
+    /// The same store, where so many replicas must have a lock or a renewal within `limit`, or it does not count.
+    pub(crate) fn acknowledged(mut self, replicas: usize, limit: Duration) -> Self {
+        self.acks = Some(Acks::new(replicas, limit, self.response_timeout, || self.front.sibling()));
+        self
     }
 
     /// Makes the front connection.
@@ -155,6 +175,21 @@ impl RedisStore {
     }
 
     async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
+        let begun = Instant::now();
+        let acquired = self.acquire_here(request, limit).await?;
+        let (Some(acks), Acquired::Granted { .. }) = (&self.acks, &acquired) else { return Ok(acquired) };
+        let (token, expiry) = (request.token, request.expiry);
+        let written = request.names.iter().map(|name| Renewal { wire: name.wire.clone(), token, expiry }).collect();
+        match acks.confirm(written, Lane::Awaited, limit.saturating_sub(begun.elapsed())).await {
+            Ok(()) => Ok(acquired),
+            Err(error) if error.kind.is_outage() => Ok(Acquired::Unacknowledged(error.text)),
+            // The key was taken all the same.
+            Err(error) => Err(StoreError { unanswered: true, ..error }),
+        }
+    }
+
+    /// Takes the keys on this server, whatever its replicas know.
+    async fn acquire_here(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
         let under_way = self.takes.join();
         let is_new =
             request.names.len() == 1 && request.reserve == 1 && request.wait.is_none_or(|wait| wait.ticket.is_none());
@@ -197,7 +232,27 @@ impl RedisStore {
         acquired(value, request.names.len()).ok_or_else(|| garbled("acquire"))
     }
 
-    async fn renew(
+    async fn renew(&self, batch: &[Renewal], lane: Lane, limit: Duration) -> Result<Vec<Renewed>, StoreError> {
+        let begun = Instant::now();
+        let mut answers = self.renew_here(batch, Form::Known, lane, limit).await?;
+        let Some(acks) = &self.acks else { return Ok(answers) };
+        let renewed = |(renewal, answer): (&Renewal, &Renewed)| (*answer == Renewed::Yes).then(|| renewal.clone());
+        let written: Box<[_]> = batch.iter().zip(&answers).filter_map(renewed).collect();
+        let only_renewed = written.len() == answers.len();
+        if written.is_empty() {
+            return Ok(answers);
+        }
+        match acks.confirm(written, lane, limit.saturating_sub(begun.elapsed())).await {
+            Ok(()) => {}
+            Err(error) if only_renewed => return Err(error),
+            // What is lost is told all the same.
+            Err(_) => answers.iter_mut().filter(|it| **it == Renewed::Yes).for_each(|it| *it = Renewed::Unknown),
+        }
+        Ok(answers)
+    }
+
+    /// Prolongs the keys on this server, whatever its replicas know.
+    async fn renew_here(
         &self,
         batch: &[Renewal],
         form: Form,
@@ -339,7 +394,7 @@ impl LockStore for RedisStore {
         lane: Lane,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Vec<Renewed>, StoreError>> {
-        Box::pin(self.renew(batch, Form::Known, lane, limit))
+        Box::pin(self.renew(batch, lane, limit))
     }
 
     fn release<'a>(

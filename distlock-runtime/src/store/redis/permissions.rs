@@ -64,8 +64,9 @@ pub(super) fn probes(namespace: &str, plain: &LockName, tagged: &LockName, chann
         probe("HGET", Some(&waiters), &[""]),
         probe("HDEL", Some(&waiters), &[""]),
         probe("PUBLISH", None, &[channel, ""]),
-        // The counter is there already: it is only read.
+        // The counter may be there already: read, and asked for what no text can do.
         probe("GET", Some(&fence), &[]),
+        probe("ZADD", Some(&fence), &["XX", "1", ""]),
     ];
     for key in [&queue, &tagged] {
         probes.push(probe("GET", Some(key), &[]));

@@ -18,6 +18,7 @@ pub(crate) static ACQUIRE: Script =
 pub(crate) static TAKE: Script = Script::new(include_str!("lua/take.lua"));
 pub(crate) static VOTE: Script = Script::new(concat!(include_str!("lua/queue.lua"), include_str!("lua/vote.lua")));
 pub(crate) static HEAL: Script = Script::new(include_str!("lua/heal.lua"));
+pub(crate) static ACK: Script = Script::new(include_str!("lua/ack.lua"));
 pub(crate) static RENEW: Script = Script::new(include_str!("lua/renew.lua"));
 pub(crate) static RELEASE: Script =
     Script::new(concat!(include_str!("lua/queue.lua"), include_str!("lua/release.lua")));

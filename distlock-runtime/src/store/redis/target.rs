@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 #[cfg(feature = "tls-rustls")]
 use super::encryption::Encryption;
+#[cfg(feature = "sentinel")]
+use super::sentinel::Sentinels;
 use super::stream::{Gather, dial};
 use crate::credentials::Credentials;
 use crate::store::{StoreError, StoreErrorKind};
@@ -17,6 +19,8 @@ use crate::store::{StoreError, StoreErrorKind};
 pub(crate) enum Target {
     // Boxed, for a server is much larger than a handle of streams.
     Server(Box<Server>),
+    #[cfg(feature = "sentinel")]
+    Sentinel(std::sync::Arc<Sentinels>),
     #[cfg(feature = "testing")]
     Streams(streams::Streams),
 }
@@ -58,14 +62,40 @@ impl From<StoreError> for Failure {
     }
 }
 
+/// A task that closes a connection once it leads to the wrong server. Ends with the last clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch(#[expect(dead_code, reason = "it counts that it is dropped")] Option<std::sync::Arc<Watching>>);
+
+#[derive(Debug)]
+struct Watching(tokio::task::AbortHandle);
+
+impl Watch {
+    #[cfg(feature = "sentinel")]
+    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(Some(std::sync::Arc::new(Watching(tokio::spawn(task).abort_handle()))))
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 impl Target {
     /// One attempt; the connection's driver runs on the current runtime.
-    pub(crate) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, Failure> {
-        match self {
-            Self::Server(server) => server.connect(config).await,
+    pub(crate) async fn connect(
+        &self,
+        config: &AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, Watch), Failure> {
+        let connection = match self {
+            Self::Server(server) => server.connect(config).await?,
+            #[cfg(feature = "sentinel")]
+            Self::Sentinel(sentinels) => return sentinels.connect(config).await,
             #[cfg(feature = "testing")]
-            Self::Streams(streams) => Ok(streams.connect(config.clone()).await?),
-        }
+            Self::Streams(streams) => streams.connect(config.clone()).await?,
+        };
+        Ok((connection, Watch::default()))
     }
 
     /// What is said when an attempt took too long.
@@ -92,6 +122,8 @@ impl Target {
     pub(crate) fn address(&self) -> String {
         match self {
             Self::Server(server) => server.info.addr().to_string(),
+            #[cfg(feature = "sentinel")]
+            Self::Sentinel(sentinels) => sentinels.address(),
             #[cfg(feature = "testing")]
             Self::Streams(_) => "the test's stream".to_owned(),
         }
@@ -99,7 +131,7 @@ impl Target {
 }
 
 impl Server {
-    async fn connect(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, Failure> {
+    pub(super) async fn connect(&self, config: &AsyncConnectionConfig) -> Result<MultiplexedConnection, Failure> {
         let info = self.with_login().await?;
         #[cfg(feature = "tls-rustls")]
         if let (Some(encryption), ConnectionAddr::Tcp(host, port)) = (&self.access.encryption, info.addr()) {

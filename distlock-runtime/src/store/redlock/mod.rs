@@ -202,10 +202,6 @@ impl LockStore for Redlock {
             let mut nodes = Vec::new();
             while let Some((place, mut node)) = round.next().await {
                 node.quarantine = Some(self.memory.quarantine.is_some());
-                if let Ok(seen) = &mut node.seen {
-                    // Nobody is told of anything by several servers.
-                    seen.refused.retain(|refused| !refused.is_about_wake_ups());
-                }
                 nodes.push((place, node));
             }
             nodes.sort_by_key(|(place, _)| *place);

@@ -90,7 +90,7 @@ async fn send(
             packet.add_command(if whole && place == 0 { RENEW.whole(keys, fill) } else { RENEW.known(keys, fill) });
         }
         let left = limit.saturating_sub(begun.elapsed());
-        let answers = node.store.connection(lane).send_all(&packet, unanswered.len(), left).await;
+        let answers = node.store.connection(lane).send_each(&packet, unanswered.len(), left).await;
         let answers = answers.inspect_err(|_| topology.suspect(node))?;
         let mut unknown = Vec::new();
         for (part, answer) in unanswered.into_iter().zip(answers) {
@@ -140,7 +140,7 @@ async fn renew_in_slot(
         let leg = way.next().await?;
         let Leg { node, asking, limit: left } = &leg;
         let form = if *asking { Form::Asking } else { Form::Known };
-        let error = match node.store.renew(renewals, form, lane, *left).await {
+        let error = match node.store.renew_here(renewals, form, lane, *left).await {
             Ok(answers) => return Ok(answers),
             Err(error) => error,
         };

@@ -135,6 +135,9 @@ if not untouched then
             redis.call('PEXPIRE', KEYS[i + 2], life)
           end
         end
+      else
+        -- There is no such burial. A demoted server refuses even that, and may not say what it does not know any more.
+        redis.call('DEL', KEYS[4])
       end
       for i = 1, #KEYS, COMPANIONS do
         if own[i] == nil and head(i) ~= token then

@@ -37,6 +37,8 @@ if #KEYS == #ARGV * 3 then
       for i = 1, #ARGV do
         local held = redis.pcall('GET', locks[i])
         if not held then
+          -- Changes nothing. A demoted server refuses it, and may not say what it does not know any more.
+          redis.call('DEL', locks[i])
           answers[i] = 0
         elseif type(held) == 'string' and string.sub(held, 1, 36) == ARGV[i] then
           answers[i] = 1
@@ -67,6 +69,7 @@ for i = 1, #KEYS, companions do
   local free = not held
   local answer = 1
   if free then
+    redis.call('DEL', KEYS[i])
     answer = 0
   elseif type(held) == 'table' then
     if not string.find(held.err, 'WRONGTYPE', 1, true) then

@@ -13,6 +13,8 @@ local answers = {}
 for i, key in ipairs(KEYS) do
   local held = redis.pcall('GET', key)
   if not held then
+    -- Changes nothing. A demoted server refuses it, and may not say what it does not know any more.
+    redis.call('PEXPIRE', key, ARGV[2 * i])
     answers[i] = 0
   elseif type(held) == 'table' then
     if not string.find(held.err, 'WRONGTYPE', 1, true) then

@@ -1,0 +1,222 @@
+//! Waiting until replicas have what was written: `replica_acks`.
+//!
+//! `WAIT` stops its whole connection, so it has connections of its own, and it counts the writes of its own connection
+//! alone. So the keys are written about once more there (`ack.lua`), on the same server, behind the acquisition or renewal
+//! that was answered; a replica that has got as far as that has got the other, too. Both commands leave in one piece: another
+//! connection, with nothing written, would wait for nothing.
+//!
+//! One question covers all who ask until it leaves. Whoever comes while it is under way is part of the next one, so nobody
+//! waits for more than two of them.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::connection::Connection;
+use super::scripts::ACK;
+use super::{answers, garbled, millis};
+use crate::store::{Lane, Renewal, StoreError, StoreErrorKind};
+
+/// The most keys in one question, unless a single lock has more.
+const MOST_KEYS: usize = 256;
+
+/// How long a question may take beyond its time-outs before another one is asked beside it.
+const STALLED: Duration = Duration::from_secs(1);
+
+/// Asks on the runtimes of the two sides, so that a blocked one does not stop the other.
+#[derive(Debug)]
+pub(super) struct Acks {
+    front: Arc<Line>,
+    back: Arc<Line>,
+}
+
+/// Keys that were taken or renewed together.
+type Written = Box<[Renewal]>;
+
+#[derive(Debug)]
+struct Line {
+    connection: Connection,
+    wanted: usize,
+    /// How long replicas may take.
+    limit: Duration,
+    /// How long the server may take beside that.
+    response_timeout: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Vec<(Written, Tell)>,
+    /// Who asks, and since when.
+    asking: Option<(u64, Instant)>,
+    next_id: u64,
+}
+
+type Tell = oneshot::Sender<Result<(), StoreError>>;
+
+impl Acks {
+    pub(super) fn new(
+        wanted: usize,
+        limit: Duration,
+        response_timeout: Duration,
+        connection: impl Fn() -> Connection,
+    ) -> Self {
+        let line = || {
+            let connection = connection();
+            Arc::new(Line { connection, wanted, limit, response_timeout, state: Mutex::default() })
+        };
+        Self { front: line(), back: line() }
+    }
+
+    /// Waits at most `limit` until enough replicas have what was written before. An error says that this is not known.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is lost but the answer.
+    pub(super) async fn confirm(&self, written: Box<[Renewal]>, lane: Lane, limit: Duration) -> Result<(), StoreError> {
+        let line = match lane {
+            Lane::Awaited | Lane::Detached => &self.front,
+            Lane::Back => &self.back,
+        };
+        let (tell, told) = oneshot::channel();
+        if let Some(id) = line.join(written, tell) {
+            tokio::spawn(Asking { line: line.clone(), id }.run());
+        }
+        match timeout(limit, told).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(unavailable("the runtime that asked the replicas has ended".to_owned())),
+            Err(_elapsed) => Err(unavailable(format!("no word from the replicas within {limit:?}"))),
+        }
+    }
+}
+
+impl Line {
+    /// Leaves it to whoever asks, or gives the number under which the caller is to. One that has not come back by now sits on
+    /// a runtime that nobody runs.
+    fn join(&self, written: Written, tell: Tell) -> Option<u64> {
+        let mut state = self.lock();
+        state.waiting.push((written, tell));
+        let longest = (self.limit + self.response_timeout).saturating_add(STALLED);
+        if state.asking.is_some_and(|(_, since)| since.elapsed() < longest) {
+            return None;
+        }
+        state.next_id += 1;
+        state.asking = Some((state.next_id, Instant::now()));
+        Some(state.next_id)
+    }
+
+    async fn ask(&self, all: &[&Written]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let keys = all.iter().map(|written| written.len()).sum();
+        let mut commands = redis::Pipeline::with_capacity(2);
+        commands.add_command(ACK.whole(keys, |command: &mut Cmd| {
+            for Renewal { wire, .. } in all.iter().flat_map(|written| written.iter()) {
+                command.arg(&**wire);
+            }
+            for Renewal { token, expiry, .. } in all.iter().flat_map(|written| written.iter()) {
+                command.arg(token.as_str()).arg(millis(*expiry));
+            }
+        }));
+        commands.cmd("WAIT").arg(self.wanted).arg(millis(self.limit));
+        let mut values = self.connection.send_all(&commands, 2, self.limit + self.response_timeout).await?.into_iter();
+        let (Some(found), Some(Value::Int(got))) = (values.next(), values.next()) else { return Err(garbled("ack")) };
+        let found = answers(found, |answer| Some(answer == 1)).filter(|found| found.len() == keys);
+        let mut found = found.ok_or_else(|| garbled("ack"))?.into_iter();
+        Ok(all
+            .iter()
+            .map(|written| {
+                let mut has_them = true;
+                // All of its own, so that the next one begins with its own.
+                found.by_ref().take(written.len()).for_each(|has| has_them &= has);
+                self.judge(has_them, usize::try_from(got).unwrap_or_default())
+            })
+            .collect())
+    }
+
+    fn judge(&self, has_them: bool, got: usize) -> Result<(), StoreError> {
+        let Self { wanted, limit, .. } = self;
+        if !has_them {
+            return Err(unavailable(
+                "the key is not on the server whose replicas were asked; a failover may be under way".to_owned(),
+            ));
+        }
+        if got < *wanted {
+            return Err(unavailable(format!(
+                "{got} of {wanted} replicas acknowledged the lock within {limit:?}; check that so many are connected, or lower `replica_acks`"
+            )));
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic runs under the lock, so a poisoned state is still whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks for those who wait until nobody does. Dropped, it tells them: its runtime has ended.
+struct Asking {
+    line: Arc<Line>,
+    id: u64,
+}
+
+impl Asking {
+    async fn run(self) {
+        // Behind the tasks that are ready now: what they ask goes along.
+        tokio::task::yield_now().await;
+        while let Some(gathered) = self.take() {
+            let (all, tells): (Vec<_>, Vec<_>) = gathered.iter().map(|(written, tell)| (written, tell)).unzip();
+            let answers = match self.line.ask(&all).await {
+                Ok(answers) => answers,
+                Err(error) => tells.iter().map(|_| Err(error.clone())).collect(),
+            };
+            for ((_, tell), answer) in gathered.into_iter().zip(answers) {
+                let _ = tell.send(answer);
+            }
+        }
+    }
+
+    /// Those for the next question; `None` if there are none, or another one asks.
+    fn take(&self) -> Option<Vec<(Written, Tell)>> {
+        let mut state = self.line.lock();
+        if state.asking.is_none_or(|(id, _)| id != self.id) {
+            return None;
+        }
+        state.waiting.retain(|(_, tell)| !tell.is_closed());
+        if state.waiting.is_empty() {
+            state.asking = None;
+            return None;
+        }
+        state.asking = Some((self.id, Instant::now()));
+        let mut keys = 0;
+        let mut fits = |(written, _): &(Written, Tell)| {
+            keys += written.len();
+            keys <= MOST_KEYS
+        };
+        let count = state.waiting.iter().map_while(|it| fits(it).then_some(())).count().max(1);
+        let rest = state.waiting.split_off(count);
+        Some(std::mem::replace(&mut state.waiting, rest))
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let abandoned = {
+            let mut state = self.line.lock();
+            match state.asking {
+                Some((id, _)) if id == self.id => {
+                    state.asking = None;
+                    std::mem::take(&mut state.waiting)
+                }
+                _ => Vec::new(),
+            }
+        };
+        drop(abandoned);
+    }
+}
+
+fn unavailable(text: String) -> StoreError {
+    StoreError::new(StoreErrorKind::Unavailable, text)
+}

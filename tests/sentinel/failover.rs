@@ -1,0 +1,195 @@
+//! Failovers under load: nobody is told *Busy* for the outage, and callers get in again soon after there is a primary.
+//!
+//! A new primary may have leases, and places in line, that were given back at the old one when it had already stopped
+//! listening to it. They stand until their time ends, and *Busy* is the truth about them.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use distlock::LockManager;
+use distlock_testkit::{SentinelSet, Server, sentinels_or_skip};
+
+use crate::load::{Load, TTL, Told};
+use crate::ms;
+
+/// How many failovers of each kind there are.
+const FAILOVERS: &str = "DISTLOCK_FAILOVERS";
+
+const FAILOVERS_OF_A_QUICK_RUN: usize = 2;
+
+/// How soon the first caller must get in once the new primary answers.
+const BACK_WITHIN: Duration = ms(1000);
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Kill,
+    Demotion,
+    Freeze,
+}
+
+/// What one failover cost.
+struct Cost {
+    /// From its beginning until a new primary took writes.
+    without_primary: Duration,
+    /// The moment of its first write, here and on the servers.
+    written: Instant,
+    first_write: SystemTime,
+    /// From there until most Sentinels named it.
+    unnamed: Duration,
+    /// From then until the first caller got in.
+    back_after: Duration,
+}
+
+pub(crate) fn failovers() -> usize {
+    let Ok(text) = std::env::var(FAILOVERS) else { return FAILOVERS_OF_A_QUICK_RUN };
+    text.parse().unwrap_or_else(|_| panic!("`{FAILOVERS}` is no number: `{text}`"))
+}
+
+async fn soon(what: &str, mut is_so: impl FnMut() -> bool) -> Instant {
+    let until = Instant::now() + Duration::from_secs(30);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}: not within 30 s");
+        tokio::time::sleep(ms(2)).await;
+    }
+    Instant::now()
+}
+
+fn takes_writes(node: &Server) -> bool {
+    node.command(&["SET", "probe", "x"]).is_ok()
+}
+
+async fn fail_over(set: &SentinelSet, load: &Load, kind: Kind) -> Cost {
+    let old = set.primary().unwrap();
+    let others = set.replicas().unwrap();
+    let begun = Instant::now();
+    match kind {
+        Kind::Kill => old.kill().unwrap(),
+        Kind::Demotion => set.demote_primary().unwrap(),
+        Kind::Freeze => old.pause().unwrap(),
+    }
+    let written = soon("a new primary", || others.iter().any(|node| takes_writes(node))).await;
+    let first_write = SystemTime::now();
+    let named = soon("its name", || set.primary().is_ok_and(|it| it.port() != old.port() && takes_writes(it))).await;
+    soon("the first caller", || load.first_success(named).is_some()).await;
+    match kind {
+        Kind::Kill => set.rejoin(old).unwrap(),
+        Kind::Freeze => old.resume().unwrap(),
+        Kind::Demotion => {}
+    }
+    set.wait_until_stable().unwrap();
+    let back_after = load.first_success(named).unwrap_or_default();
+    Cost { without_primary: written - begun, written, first_write, unnamed: named - written, back_after }
+}
+
+async fn fail_over_again_and_again(set: &SentinelSet, kind: Kind) {
+    let load = Load::start(&set.url()).await;
+    let mut costs = Vec::new();
+    for _ in 0..failovers() {
+        tokio::time::sleep(ms(300)).await;
+        costs.push(fail_over(set, &load, kind).await);
+    }
+    let told = load.stop().await;
+    let count = |what: fn(&Told) -> bool| told.iter().filter(|(_, told)| what(told)).count();
+    let figures = |of: fn(&Cost) -> Duration| {
+        let mut all: Vec<_> = costs.iter().map(of).collect();
+        all.sort_unstable();
+        format!("{:.0?} p50, {:.0?} at most", all[all.len() / 2], all[all.len() - 1])
+    };
+    let is_inherited = |at: Instant, since: Option<SystemTime>| {
+        costs.iter().any(|it| match since {
+            Some(since) => it.first_write.duration_since(since).is_ok_and(|age| age < TTL),
+            // By a place in line that a waiter had before.
+            None => at > it.written && at - it.written < TTL,
+        })
+    };
+    let (inherited, busy): (Vec<_>, Vec<_>) = told
+        .iter()
+        .filter_map(|(at, told)| if let Told::Busy(since) = told { Some((*at, *since)) } else { None })
+        .partition(|(at, since)| is_inherited(*at, *since));
+    println!("{kind:?}, {} times: {} until a new primary took writes", costs.len(), figures(|it| it.without_primary));
+    println!("{kind:?}: {} until most Sentinels named it", figures(|it| it.unnamed));
+    println!("{kind:?}: {} from then until a caller had its lock", figures(|it| it.back_after));
+    println!(
+        "{kind:?}: {} calls got in, {} were told Unavailable, {} Lost, {} Busy for what the new primary had inherited, {} Busy",
+        count(|told| *told == Told::In),
+        count(|told| *told == Told::Unavailable),
+        count(|told| *told == Told::Lost),
+        inherited.len(),
+        busy.len(),
+    );
+    assert_eq!(count(|told| *told == Told::Other), 0);
+    assert!(busy.is_empty(), "{busy:?}");
+    let latest = costs.iter().map(|cost| cost.back_after).max().unwrap();
+    assert!(latest <= BACK_WITHIN, "{latest:?}");
+}
+
+// The set's own methods block the test's thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_primary_is_followed() {
+    let set = sentinels_or_skip!();
+    fail_over_again_and_again(&set, Kind::Kill).await;
+}
+
+// The set's own methods block the test's thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_demoted_in_place_is_followed() {
+    let set = sentinels_or_skip!();
+    fail_over_again_and_again(&set, Kind::Demotion).await;
+}
+
+// The set's own methods block the test's thread.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_primary_is_followed() {
+    let set = sentinels_or_skip!();
+    fail_over_again_and_again(&set, Kind::Freeze).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_replaced_while_it_is_well_is_left_at_once() {
+    let set = sentinels_or_skip!();
+    // As it is outside of tests: the old primary hears of it, and closes its connections, after many seconds.
+    for sentinel in set.sentinels() {
+        let _ = sentinel.command(&["SENTINEL", "DEBUG", "publish-period", "20000"]);
+    }
+    let locks = LockManager::connect(set.url()).await.unwrap();
+    let warm = locks.lock("warm").ttl(ms(3000)).acquire().await.unwrap();
+    // The back connection stands as well.
+    soon("a renewal", || warm.remaining() > ms(2940)).await;
+    let old = set.primary().unwrap();
+    set.demote_primary().unwrap();
+    let new = set.wait_for_failover(old).unwrap();
+    let named = Instant::now();
+    loop {
+        let lease = locks.lock("k").wait(ms(500)).acquire().await.unwrap();
+        if new.command(&["EXISTS", "distlock:k"]).unwrap().as_int() == Some(1) {
+            break;
+        }
+        lease.release().await.unwrap();
+        assert!(named.elapsed() < BACK_WITHIN, "it still takes locks on the old primary");
+        tokio::time::sleep(ms(10)).await;
+    }
+    assert!(takes_writes(old), "the old primary has heard of it already, which shows nothing");
+    // The lease taken at the old primary has been replicated before; its renewals go to the new one.
+    new.command(&["PEXPIRE", "distlock:warm", "1500"]).unwrap();
+    soon("a renewal at the new primary", || {
+        new.command(&["PTTL", "distlock:warm"]).unwrap().as_int().is_some_and(|left| left > 1500)
+    })
+    .await;
+    assert!(warm.is_held());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_does_not_answer_is_given_up_when_another_is_named() {
+    let set = sentinels_or_skip!();
+    let patient = LockManager::builder().url(set.url()).connect_timeout(ms(6000)).lazy().build().await.unwrap();
+    let old = set.primary().unwrap();
+    old.pause().unwrap();
+    let waiting = tokio::spawn(async move {
+        patient.lock("k").wait(ms(20_000)).run(async |_| ()).await.unwrap();
+        Instant::now()
+    });
+    set.wait_for_failover(old).unwrap();
+    let named = Instant::now();
+    let back_after = waiting.await.unwrap().saturating_duration_since(named);
+    assert!(back_after <= BACK_WITHIN, "{back_after:?}");
+    old.resume().unwrap();
+}

@@ -1,0 +1,115 @@
+//! Asking the Sentinels, of which some are dead, wrong, or closed to us.
+
+use distlock::{LockError, LockManager};
+use distlock_testkit::{SentinelSet, Server, sentinels_or_skip};
+
+use crate::{ms, timed};
+
+fn urls(sentinels: &[Server]) -> String {
+    let hosts: Vec<_> = sentinels.iter().map(|sentinel| format!("127.0.0.1:{}", sentinel.port())).collect();
+    format!("redis+sentinel://{}", hosts.join(","))
+}
+
+async fn error(url: String) -> LockError {
+    let (refused, took) = timed(LockManager::connect(url)).await;
+    assert!(took < ms(1200), "{took:?}");
+    refused.unwrap_err()
+}
+
+#[tokio::test]
+async fn the_logins_of_the_sentinels_and_of_the_primary_are_two() {
+    let set = sentinels_or_skip!(SentinelSet::builder().password("data1").sentinel_password("guard1"));
+    let locks = LockManager::connect(set.url()).await.unwrap();
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    let hosts = urls(set.sentinels());
+    let with_login = hosts.replace("://", "://:data1@");
+    for url in [format!("{with_login}/mymaster"), format!("{with_login}/mymaster?sentinel_password=wrong1")] {
+        let error = error(url).await;
+        assert!(matches!(error, LockError::Permission(_)), "{error:?}");
+        assert!(error.to_string().contains("sentinel_password=..."), "{error}");
+        assert!(!error.to_string().contains("data1") && !error.to_string().contains("wrong1"), "{error}");
+    }
+    let error = error(format!("{hosts}/mymaster?sentinel_password=guard1")).await;
+    assert!(matches!(error, LockError::Permission(_)), "{error:?}");
+    assert!(error.to_string().contains("mymaster") && error.to_string().contains("user:password@"), "{error}");
+}
+
+#[tokio::test]
+async fn each_mistake_in_the_url_is_named() {
+    let set = sentinels_or_skip!();
+    let unknown = error(format!("{}/mynaster", urls(set.sentinels()))).await;
+    assert!(matches!(unknown, LockError::Config(_)), "{unknown:?}");
+    assert!(unknown.to_string().contains("no primary `mynaster`, but `mymaster`"), "{unknown}");
+
+    let servers = error(format!("{}/mymaster", urls(set.nodes()))).await;
+    assert!(matches!(servers, LockError::Config(_)), "{servers:?}");
+    assert!(servers.to_string().contains("is no Sentinel"), "{servers}");
+
+    let nobody = error("redis+sentinel://127.0.0.1:1,127.0.0.1:2/mymaster".to_owned()).await;
+    assert!(matches!(nobody, LockError::Unavailable(_)), "{nobody:?}");
+    assert!(nobody.to_string().contains("127.0.0.1:1") && nobody.to_string().contains("26379"), "{nobody}");
+
+    let nameless = error(urls(set.sentinels())).await;
+    assert!(matches!(nameless, LockError::Config(_)), "{nameless:?}");
+    assert!(nameless.to_string().contains("names no primary"), "{nameless}");
+}
+
+#[tokio::test]
+async fn dead_and_frozen_sentinels_cost_no_more_than_their_own_time_out() {
+    let set = sentinels_or_skip!();
+    let [first, second, third] = set.sentinels() else { panic!() };
+    let connect = async |limit| {
+        let (locks, took) = timed(LockManager::connect(set.url())).await;
+        locks.unwrap().lock("k").run(async |_| ()).await.unwrap();
+        assert!(took < limit, "{took:?}");
+    };
+    // The two that are left are most of three.
+    first.pause().unwrap();
+    connect(ms(250)).await;
+    second.kill().unwrap();
+    connect(ms(700)).await;
+    first.kill().unwrap();
+    connect(ms(250)).await;
+    third.pause().unwrap();
+    let error = error(set.url()).await;
+    assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+    assert!(error.to_string().contains("no answer within"), "{error}");
+    third.resume().unwrap();
+}
+
+#[tokio::test]
+async fn a_sentinel_that_names_another_server_is_outvoted() {
+    let set = sentinels_or_skip!();
+    let other = Server::spawn().unwrap();
+    let [liar, second, third] = set.sentinels() else { panic!() };
+    liar.command(&["SENTINEL", "REMOVE", set.name()]).unwrap();
+    liar.command(&["SENTINEL", "MONITOR", set.name(), "127.0.0.1", &other.port().to_string(), "2"]).unwrap();
+    for _ in 0..10 {
+        let locks = LockManager::connect(set.url()).await.unwrap();
+        locks.lock("k").run(async |_| ()).await.unwrap();
+    }
+    assert_eq!(other.calls("evalsha").unwrap() + other.calls("eval").unwrap(), 0);
+    // What it names does not answer; the next best does.
+    third.kill().unwrap();
+    other.kill().unwrap();
+    for _ in 0..4 {
+        LockManager::connect(set.url()).await.unwrap().lock("k").run(async |_| ()).await.unwrap();
+    }
+    second.kill().unwrap();
+    let refused = error(set.url()).await;
+    assert!(matches!(refused, LockError::Unavailable(_)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_replica_is_not_taken_for_the_primary() {
+    let set = sentinels_or_skip!();
+    let replica = set.replicas().unwrap()[0].port().to_string();
+    let [liar, others @ ..] = set.sentinels() else { panic!() };
+    others.iter().for_each(|other| other.kill().unwrap());
+    liar.command(&["SENTINEL", "REMOVE", set.name()]).unwrap();
+    // Alone it can do nothing about what it sees.
+    liar.command(&["SENTINEL", "MONITOR", set.name(), "127.0.0.1", &replica, "3"]).unwrap();
+    let error = error(set.url()).await;
+    assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+    assert!(error.to_string().contains("says that it is a replica"), "{error}");
+}

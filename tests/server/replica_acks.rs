@@ -1,0 +1,195 @@
+//! Locks that count once replicas have them.
+
+use std::time::Instant;
+
+use distlock::{Builder, LockError, LockManager, LossCause};
+use distlock_testkit::{Server, servers_or_skip};
+
+use crate::support::{ask, exists, ms, timed, until};
+
+/// Makes the others replicas of the first, and waits until they have caught up.
+async fn replicate(servers: &[Server]) {
+    let [primary, replicas @ ..] = servers else { panic!() };
+    ask(primary, &["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    for replica in replicas {
+        ask(replica, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
+    }
+    // In its first second a replica answers late, or not before it is asked again.
+    let count = replicas.len().to_string();
+    let mut prompt = 0;
+    until("they replicate", ms(10_000), || {
+        ask(primary, &["SET", "caught", "up"]);
+        let answers = ask(primary, &["WAIT", &count, "40"]).as_int() == count.parse().ok();
+        prompt = if answers { prompt + 1 } else { 0 };
+        prompt == 5
+    })
+    .await;
+}
+
+fn builder(primary: &Server, replicas: usize, limit: u64) -> Builder {
+    LockManager::builder().url(primary.url()).replica_acks(replicas, ms(limit))
+}
+
+fn refused(error: &LockError, text: &str) {
+    assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
+    assert!(error.to_string().contains(text), "{error}");
+}
+
+#[tokio::test]
+async fn a_granted_lock_is_on_the_replicas() {
+    let servers = servers_or_skip!(3);
+    replicate(&servers).await;
+    let locks = builder(&servers[0], 2, 400).build().await.unwrap();
+    for number in 0..100 {
+        let lease = locks.lock(format!("k{number}")).ttl(ms(60_000)).acquire().await.unwrap();
+        for replica in &servers[1..] {
+            assert!(exists(replica, &format!("distlock:k{number}")), "{number}");
+        }
+        lease.release().await.unwrap();
+    }
+    // Newer servers count only writes; the replicas would be asked about nothing.
+    assert!(servers[0].calls("pexpire").unwrap() >= 100);
+    let lease = locks.lock("a").acquire().await.unwrap();
+    lease.extend(ms(90_000)).await.unwrap();
+    let left = ask(&servers[1], &["PTTL", "distlock:a"]).as_int().unwrap();
+    assert!(left > 80_000, "{left}");
+}
+
+#[tokio::test]
+async fn a_lock_that_no_replica_acknowledges_is_given_back() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let [primary, replica] = &*servers else { panic!() };
+    let locks = builder(primary, 1, 100).build().await.unwrap();
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    replica.pause().unwrap();
+    for _ in 0..3 {
+        let (out, took) = timed(locks.lock("k").acquire()).await;
+        refused(&out.unwrap_err(), "0 of 1 replicas acknowledged");
+        assert!(ms(95) < took && took < ms(400), "{took:?}");
+        until("the key is gone", ms(500), || !exists(primary, "distlock:k")).await;
+    }
+    // Nobody else is kept out meanwhile, and a waiter gets in when there is a replica again.
+    let waiting = tokio::spawn(locks.lock("k").wait(ms(5000)).around(async {}));
+    tokio::time::sleep(ms(300)).await;
+    assert!(!waiting.is_finished());
+    replica.resume().unwrap();
+    let (out, took) = timed(waiting).await;
+    out.unwrap().unwrap();
+    assert!(took < ms(1000), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_lock_is_granted_when_the_replica_has_it_and_not_before() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let [primary, replica] = &*servers else { panic!() };
+    let locks = builder(primary, 1, 450).build().await.unwrap();
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    for number in 0..5 {
+        replica.pause().unwrap();
+        let lock = locks.lock(format!("k{number}"));
+        let granted = tokio::spawn(async move { (lock.acquire().await.unwrap(), Instant::now()) });
+        tokio::time::sleep(ms(100)).await;
+        assert!(exists(primary, &format!("distlock:k{number}")), "the server itself has it");
+        let resumed = Instant::now();
+        replica.resume().unwrap();
+        let (lease, at) = granted.await.unwrap();
+        assert!(at >= resumed);
+        assert!(exists(replica, &format!("distlock:k{number}")));
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_crowd_waits_for_the_replicas_together() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let [primary, replica] = &*servers else { panic!() };
+    let locks = builder(primary, 1, 150).build().await.unwrap();
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    replica.pause().unwrap();
+    let before = primary.calls("wait").unwrap();
+    let calls: Vec<_> = (0..100)
+        .map(|number| {
+            let locks = locks.clone();
+            tokio::spawn(async move {
+                // Some of them come while the others are waiting.
+                tokio::time::sleep(ms(number % 4 * 20)).await;
+                timed(locks.lock(format!("k{number}")).acquire()).await
+            })
+        })
+        .collect();
+    for call in calls {
+        let (out, took) = call.await.unwrap();
+        refused(&out.unwrap_err(), "0 of 1 replicas acknowledged");
+        // Nobody waits for more than the question that is under way and the next one.
+        assert!(took < ms(2 * 150 + 200), "{took:?}");
+    }
+    let waits = primary.calls("wait").unwrap() - before;
+    assert!(waits <= 4, "{waits} times asked");
+    replica.resume().unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_whose_renewals_are_not_acknowledged_ends_at_its_deadline() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let [primary, replica] = &*servers else { panic!() };
+    let locks = builder(primary, 1, 60).build().await.unwrap();
+    let lease = locks.lock("k").ttl(ms(1200)).acquire().await.unwrap();
+    // A pause within the lease costs nothing.
+    replica.pause().unwrap();
+    tokio::time::sleep(ms(600)).await;
+    refused(&lease.extend(ms(60_000)).await.unwrap_err(), "0 of 1 replicas acknowledged");
+    replica.resume().unwrap();
+    until("it is renewed", ms(600), || lease.remaining() > ms(1000)).await;
+    replica.pause().unwrap();
+    let remaining = lease.remaining();
+    let (lost, took) = timed(lease.lost()).await;
+    assert_eq!(lost.cause(), LossCause::Expired);
+    assert!(took < remaining + ms(50), "{took:?} of {remaining:?}");
+    replica.resume().unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_that_is_gone_is_lost_whatever_the_replicas_say() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let [primary, replica] = &*servers else { panic!() };
+    let locks = builder(primary, 1, 60).build().await.unwrap();
+    let gone = locks.lock("gone").ttl(ms(900)).acquire().await.unwrap();
+    let other = locks.lock("other").ttl(ms(900)).acquire().await.unwrap();
+    replica.pause().unwrap();
+    ask(primary, &["DEL", "distlock:gone"]);
+    let (lost, took) = timed(gone.lost()).await;
+    assert_eq!(lost.cause(), LossCause::Deleted);
+    assert!(took < ms(500), "{took:?}");
+    assert!(other.is_held());
+    replica.resume().unwrap();
+    tokio::time::sleep(ms(900)).await;
+    assert!(other.is_held());
+}
+
+/// Not a judgement; `--nocapture` shows what acknowledgements cost here.
+#[tokio::test]
+async fn what_it_costs() {
+    const LOCKS: usize = 300;
+    let servers = servers_or_skip!(3);
+    replicate(&servers).await;
+    for replicas in 0..=2 {
+        let builder = match replicas {
+            0 => LockManager::builder().url(servers[0].url()),
+            _ => builder(&servers[0], replicas, 450),
+        };
+        let locks = builder.build().await.unwrap();
+        let mut times = Vec::new();
+        for _ in 0..LOCKS {
+            let (lease, took) = timed(locks.lock("k").acquire()).await;
+            lease.unwrap().release().await.unwrap();
+            times.push(took);
+        }
+        times.sort_unstable();
+        println!("taken with {replicas} acknowledgements: {:?} p50", times[LOCKS / 2]);
+    }
+}

@@ -71,7 +71,7 @@ async fn ask(locks: LockManager, key: String, stop: Arc<AtomicBool>, told: Arc<M
             entered = Some(Instant::now());
             tokio::time::sleep(ms(2)).await;
         };
-        let outcome = locks.lock(&*key).ttl(TTL).wait(ms(400)).run(body).await;
+        let outcome = locks.lock(&*key).ttl(TTL).wait(ms(800)).run(body).await;
         let what = match outcome {
             Ok(()) => Told::In,
             Err(LockError::Unavailable(_)) => Told::Unavailable,

@@ -36,8 +36,9 @@ const DEFAULT_PORT: &str = "26379";
 /// How often the Sentinels are asked again while their last answer did not lead to a primary.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Where a Sentinel publishes that it has taken another server for the primary.
-const SWITCHES: &str = "+switch-master";
+/// Where a Sentinel publishes that it takes another server for the primary. The one that leads a failover says the first
+/// when it is over, and names the new one from the second on.
+const SWITCHES: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
 /// For how long after such a word the others are asked whether they agree.
 const AGREE_WITHIN: Duration = Duration::from_secs(10);
@@ -124,7 +125,9 @@ impl Sentinels {
             let info = url::read(&format!("redis://{}{host}{port}", at(&query.login)));
             let info = info.map(|info| own(info, ProtocolVersion::RESP2)).map_err(|_| bad_url("a host or port"))?;
             // The login of `Builder::credentials` is that of the primary.
-            Ok(Server { info, access: Access { credentials: None, ..access.clone() } })
+            let mut access = access.clone();
+            access.credentials = None;
+            Ok(Server { info, access })
         };
         let primary = url::read(&format!("redis://{}primary/{db}?{}", at(login), query.rest))
             .map_err(|_| bad_url("the login, the database or an option"))?;
@@ -237,12 +240,15 @@ impl Sentinels {
         let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let sentinel = Server { info: info.set_redis_settings(settings), access };
         let (told, gone) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (tell, end, own) = (told.clone(), gone.clone(), format!("{} ", self.name));
+        let (tell, end, own) = (told.clone(), gone.clone(), self.name.clone());
         let limit = Some(self.limit);
         let config = AsyncConnectionConfig::new().set_response_timeout(limit).set_connection_timeout(limit);
         let config = config.set_push_sender(move |push: PushInfo| {
             match push.kind {
-                PushKind::Message if push.data.get(1).and_then(text).is_some_and(|it| it.starts_with(&own)) => {
+                // They publish for all primaries that they know.
+                PushKind::Message
+                    if push.data.get(1).and_then(text).is_some_and(|it| it.split(' ').any(|it| it == own)) =>
+                {
                     tell.notify_one();
                 }
                 PushKind::Disconnection => end.notify_one(),
@@ -251,7 +257,7 @@ impl Sentinels {
             Ok::<_, Infallible>(())
         });
         let mut connection = sentinel.connect(&config).await?;
-        connection.subscribe(SWITCHES).await?;
+        connection.subscribe(&SWITCHES[..]).await?;
         // It may have been so already.
         if self.name_another_than(address).await {
             return Ok(());

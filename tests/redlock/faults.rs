@@ -185,6 +185,18 @@ async fn without_a_majority_it_is_no_quorum_and_never_busy() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn half_of_the_servers_are_not_enough() {
+    for count in [2, 4] {
+        let servers = servers(count);
+        let locks = manager(&servers).await;
+        servers[count / 2..].iter().for_each(|server| server.stop());
+        let refused = locks.lock("k").acquire().await.unwrap_err();
+        assert!(matches!(refused, LockError::NoQuorum(_)), "of {count}: {refused}");
+        comes_to_stand(&servers, "k", 0, ms(1000)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn shutdown_gives_back_on_all_servers() {
     let servers = servers(3);
     let locks = manager(&servers).await;

@@ -196,3 +196,74 @@ impl Prolonged {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(owner: &str, left: u64) -> Result<Vote, StoreError> {
+        let occupant = Occupant { retry_after: Some(Duration::from_secs(left)), ..Occupant::default() };
+        Ok(Vote::Held { place: 0, occupant, owner: owner.into() })
+    }
+
+    fn counted(servers: usize, answers: impl IntoIterator<Item = Result<Vote, StoreError>>) -> Votes {
+        let mut votes = Votes::new(servers);
+        answers.into_iter().for_each(|answer| votes.count(answer));
+        votes
+    }
+
+    #[test]
+    fn more_than_half_of_the_servers_are_a_majority() {
+        assert_eq!([1, 2, 3, 4, 5, 6, 7].map(quorum), [1, 2, 2, 3, 3, 4, 4]);
+    }
+
+    #[test]
+    fn two_that_share_an_even_number_of_servers_are_not_each_others_holder() {
+        let half = counted(4, [held("a", 1), held("a", 1)]);
+        assert!(half.verdict().is_none());
+        let split = counted(4, [held("a", 1), held("a", 1), held("b", 1), held("b", 1)]);
+        assert!(matches!(split.verdict(), Some(Verdict::Contested)));
+        let holder = counted(4, [held("a", 1), held("b", 1), held("a", 1), held("a", 1)]);
+        assert!(matches!(holder.verdict(), Some(Verdict::Held { .. })));
+    }
+
+    #[test]
+    fn a_majority_comes_free_when_the_last_of_it_does() {
+        let on_all = counted(5, [held("a", 7), held("a", 3), held("a", 5), held("a", 1), held("a", 9)]);
+        let Some(Verdict::Held { occupant, .. }) = on_all.verdict() else { panic!() };
+        assert_eq!(occupant.retry_after, Some(Duration::from_secs(5)));
+        let on_three = counted(5, [held("a", 7), held("a", 3), held("a", 5)]);
+        let Some(Verdict::Held { occupant, .. }) = on_three.verdict() else { panic!() };
+        assert_eq!(occupant.retry_after, Some(Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn numbers_that_were_too_small_everywhere_are_proposed_above_the_largest() {
+        let votes = counted(3, [Ok(Vote::Stale { next: 9 }), Ok(Vote::Stale { next: 12 })]);
+        assert!(matches!(votes.verdict(), Some(Verdict::Stale { next: 12 })));
+        let granted = counted(3, [Ok(Vote::Granted), Ok(Vote::Stale { next: 9 }), Ok(Vote::Granted)]);
+        assert!(matches!(granted.verdict(), Some(Verdict::Granted)));
+    }
+
+    #[test]
+    fn a_renewal_is_good_or_bad_when_a_majority_says_so() {
+        for yes in 0..=5_usize {
+            for absent in 0..=5 - yes {
+                for stolen in 0..=5 - yes - absent {
+                    let mut tally = Prolonged::default();
+                    let answers = [(Renewed::Yes, yes), (Renewed::Absent, absent), (Renewed::Stolen, stolen)];
+                    for (answer, times) in answers {
+                        (0..times).for_each(|_| tally.count(answer));
+                    }
+                    let expected = match (yes >= 3, absent + stolen >= 3, stolen) {
+                        (true, _, _) => Renewed::Yes,
+                        (_, true, 0) => Renewed::Absent,
+                        (_, true, _) => Renewed::Stolen,
+                        _ => Renewed::Unknown,
+                    };
+                    assert_eq!(tally.verdict(5), expected, "{yes} yes, {absent} absent, {stolen} stolen");
+                }
+            }
+        }
+    }
+}

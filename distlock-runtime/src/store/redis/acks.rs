@@ -16,8 +16,9 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::connection::Connection;
+use super::millis;
+use super::replies::{answers, garbled};
 use super::scripts::ACK;
-use super::{answers, garbled, millis};
 use crate::store::{Lane, Renewal, StoreError, StoreErrorKind};
 
 /// The most keys in one question, unless a single lock has more.

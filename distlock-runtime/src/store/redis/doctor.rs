@@ -12,7 +12,7 @@ use redis::{Pipeline, Value};
 use super::connection::Connection;
 use super::listening::Listening;
 use super::permissions::{CHANNELS, Probe, probes, refusal, writing_probe};
-use super::text;
+use super::replies::text;
 use crate::store::StoreError;
 use crate::store::facts::{Info, Look, NodeFacts, Reading, Refused, Seen};
 

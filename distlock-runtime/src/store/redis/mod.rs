@@ -15,6 +15,7 @@ mod doctor;
 pub(crate) mod encryption;
 mod listening;
 mod permissions;
+mod replies;
 mod scripts;
 #[cfg(feature = "sentinel")]
 mod sentinel;
@@ -24,16 +25,17 @@ mod url;
 pub(crate) mod vote;
 
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use redis::{Cmd, RedisWrite, Value};
+use redis::{Cmd, RedisWrite};
 
 use self::acks::Acks;
 use self::connection::Connection;
 use self::crowd::Crowd;
 use self::listening::Listening;
+use self::replies::{acquired, fencing_tokens, garbled, granted, released, renewed};
 use self::scripts::{ACQUIRE, Form, RELEASE, RENEW, TAKE};
 use self::target::{Access, Server, Target};
 use super::ears::{Ear, Ears, Mark};
@@ -42,7 +44,6 @@ use super::{
     Acquire, Acquired, BoxFuture, Description, FencingTokens, Lane, LockStore, Release, Released, Renewal, Renewed,
     StoreError, Token,
 };
-use crate::error::{Holder, Occupant};
 use crate::key::{LockName, Names};
 
 /// Bounds of the pause between two looks at a key that another process holds, where the server tells nobody of anything.
@@ -462,124 +463,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(rounded).unwrap_or(u64::MAX)
 }
 
-fn garbled(script: &str) -> StoreError {
-    StoreError::unanswered(format!(
-        "the server's answer to the {script} script cannot be read; check that a Redis or Valkey server of version 6.2 or later is behind the address"
-    ))
-}
-
-fn granted(fencing_tokens: FencingTokens, reserved: bool) -> Acquired {
-    Acquired::Granted { fencing_tokens, reserved, rest: None }
-}
-
-fn acquired(value: Value, keys: usize) -> Option<Acquired> {
-    let parts = match value {
-        Value::Array(parts) => parts,
-        Value::Int(token) if keys == 1 => {
-            return Some(granted(FencingTokens { first: u64::try_from(token).ok()?, more: Box::default() }, true));
-        }
-        _ => return None,
-    };
-    let place = || match *parts.get(1)? {
-        Value::Int(place) => usize::try_from(place).ok().filter(|place| *place < keys),
-        _ => None,
-    };
-    match text(parts.first()?)? {
-        "granted" => {
-            let tokens: Option<Vec<u64>> = parts.iter().skip(1).map(number).collect();
-            let tokens = FencingTokens::new(tokens?.into_iter()).filter(|tokens| tokens.len() == keys);
-            tokens.map(|tokens| granted(tokens, false))
-        }
-        "held" => {
-            let Value::Int(left) = *parts.get(2)? else { return None };
-            // A foreign client's value may be any bytes; it still holds the key.
-            let value = text(parts.get(3)?).unwrap_or_default();
-            let occupant = occupant(value, u64::try_from(left).ok()?, number(parts.get(4)?)?);
-            let ticket = Some(number(parts.get(5)?)?).filter(|ticket| *ticket != 0);
-            Some(Acquired::Held { place: place()?, occupant, ticket, leftovers: false })
-        }
-        "dead" => Some(Acquired::Dead),
-        "foreign" => Some(Acquired::Foreign { place: place()?, what: foreign(text(parts.get(2)?)?) }),
-        _ => None,
-    }
-}
-
-/// What a script found under a name, in words.
-fn foreign(what: &str) -> &'static str {
-    match what {
-        "type" => {
-            "a value of another type stands under this key on the server; delete it, or use another key or namespace"
-        }
-        "expiry" => {
-            "a value without an expiry stands under this key on the server, so it is no lease; delete it, or use another key or namespace"
-        }
-        _ => {
-            "the fencing counter of this namespace is not a whole number below 2^53; restore it, or use another namespace"
-        }
-    }
-}
-
-/// Reads `<token> <fencing token> <host>/<pid> <function> <since>`.
-fn occupant(value: &str, left_millis: u64, now_micros: u64) -> Occupant {
-    let retry_after = Some(Duration::from_millis(left_millis));
-    let described = || {
-        let mut words = value.split(' ').skip(2);
-        let (host, pid) = words.next()?.rsplit_once('/')?;
-        let (function, since) = (words.next()?, words.next()?.parse::<u64>().ok()?);
-        let held_for = Duration::from_micros(now_micros.saturating_sub(since));
-        let since = UNIX_EPOCH.checked_add(Duration::from_micros(since))?;
-        Some((Holder::new(host, pid.parse().ok()?, function, since), held_for))
-    };
-    match described() {
-        Some((holder, held_for)) => Occupant { holder: Some(holder), retry_after, held_for: Some(held_for) },
-        None => Occupant { holder: None, retry_after, held_for: None },
-    }
-}
-
-fn renewed(value: Value) -> Option<Vec<Renewed>> {
-    answers(value, |answer| match answer {
-        1 => Some(Renewed::Yes),
-        0 => Some(Renewed::Absent),
-        -1 => Some(Renewed::Stolen),
-        _ => None,
-    })
-}
-
-fn released(value: Value) -> Option<Vec<Released>> {
-    answers(value, |answer| match answer {
-        1 => Some(Released::Deleted),
-        0 => Some(Released::Absent),
-        -1 => Some(Released::Stolen),
-        _ => None,
-    })
-}
-
-fn fencing_tokens(value: Value) -> Option<Vec<u64>> {
-    answers(value, |answer| u64::try_from(answer).ok())
-}
-
-/// A number for each key.
-fn answers<T>(value: Value, read: impl Fn(i64) -> Option<T>) -> Option<Vec<T>> {
-    let Value::Array(answers) = value else { return None };
-    let read = |answer| match answer {
-        Value::Int(number) => read(number),
-        _ => None,
-    };
-    answers.into_iter().map(read).collect()
-}
-
-fn number(value: &Value) -> Option<u64> {
-    text(value)?.parse().ok()
-}
-
-fn text(value: &Value) -> Option<&str> {
-    match value {
-        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -590,18 +473,5 @@ mod tests {
         assert_eq!(millis(Duration::from_micros(500)), 1);
         assert_eq!(millis(Duration::from_micros(10_001)), 11);
         assert_eq!(millis(Duration::ZERO), 1);
-    }
-
-    #[test]
-    fn a_holder_is_read_back_and_a_foreign_value_is_not_guessed() {
-        let value = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff 17 web-1/42 shop::claim 1000000";
-        let described = occupant(value, 1500, 3_000_000);
-        let holder = described.holder.unwrap();
-        assert_eq!((holder.host(), holder.pid(), holder.function()), ("web-1", 42, "shop::claim"));
-        assert_eq!(described.held_for, Some(Duration::from_secs(2)));
-        assert_eq!(described.retry_after, Some(Duration::from_millis(1500)));
-        for foreign in ["", "x", "token", "a b c d e f", "1 2 /x f 3", "1 2 h/9 f 99999999999999999999999"] {
-            assert!(occupant(foreign, 1, 1).holder.is_none(), "{foreign:?}");
-        }
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use redis::{Cmd, RedisWrite, Value};
 
+use super::replies::{foreign, garbled, number, occupant, text};
 use super::scripts::{Form, HEAL, VOTE};
-use super::{ACQUIRE_KEYS, RedisStore, foreign, garbled, line, millis, number, occupant, text};
+use super::{ACQUIRE_KEYS, RedisStore, line, millis};
 use crate::error::Occupant;
 use crate::key::Names;
 use crate::store::{Description, StoreError, Token, Waiting};

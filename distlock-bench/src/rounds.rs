@@ -4,7 +4,7 @@ use distlock_testkit::Server;
 
 use crate::Result;
 use crate::bench::{Bench, micros_of};
-use crate::contenders::{AsyncRedisLock, Bare, BareNoDelay, Contender, Distlock, Rlock, Rslock};
+use crate::contenders::{AsyncRedisLock, Bare, BareNoDelay, BareScript, Contender, Distlock, Rlock, Rslock};
 use crate::figures::Sample;
 use crate::place::cpu_time;
 
@@ -79,27 +79,37 @@ pub(crate) trait Round {
     async fn run<C: Contender>(&self, contender: &C, series: &mut Series, count: u64) -> Result<()>;
 }
 
-/// Lets all contenders take turns, the floor first and this library third. The first round warms up and does not count.
+/// Lets all contenders take turns, the floors first and this library behind them. The first round warms up and does not count.
 pub(crate) async fn take_turns(url: &str, rounds: Rounds, round: &impl Round) -> Result<Vec<Series>> {
     let bare = Bare::connect(url).await?;
     let bare_no_delay = BareNoDelay::connect(url).await?;
+    let bare_script = BareScript::connect(url).await?;
     let ours = Distlock::connect(url).await?;
     let rslock = Rslock::connect(url).await?;
     let rlock = Rlock::connect(url).await?;
     let async_redis_lock = AsyncRedisLock::connect(url).await?;
     let fresh = || {
-        [Bare::NAME, BareNoDelay::NAME, Distlock::NAME, Rslock::NAME, Rlock::NAME, AsyncRedisLock::NAME]
-            .map(Series::new)
+        [
+            Bare::NAME,
+            BareNoDelay::NAME,
+            BareScript::NAME,
+            Distlock::NAME,
+            Rslock::NAME,
+            Rlock::NAME,
+            AsyncRedisLock::NAME,
+        ]
+        .map(Series::new)
     };
     let (mut warm_up, mut all) = (fresh(), fresh());
     for turn in 0..=rounds.count {
-        let [first, second, third, fourth, fifth, sixth] = if turn == 0 { &mut warm_up } else { &mut all };
+        let [first, second, third, fourth, fifth, sixth, seventh] = if turn == 0 { &mut warm_up } else { &mut all };
         round.run(&bare, first, rounds.cycles).await?;
         round.run(&bare_no_delay, second, rounds.cycles).await?;
-        round.run(&ours, third, rounds.cycles).await?;
-        round.run(&rslock, fourth, rounds.cycles).await?;
-        round.run(&rlock, fifth, rounds.cycles).await?;
-        round.run(&async_redis_lock, sixth, rounds.cycles).await?;
+        round.run(&bare_script, third, rounds.cycles).await?;
+        round.run(&ours, fourth, rounds.cycles).await?;
+        round.run(&rslock, fifth, rounds.cycles).await?;
+        round.run(&rlock, sixth, rounds.cycles).await?;
+        round.run(&async_redis_lock, seventh, rounds.cycles).await?;
     }
     Ok(all.into())
 }

@@ -270,7 +270,7 @@ impl Intent {
                 }
                 // Only a token that was given up is buried; a new one starts afresh.
                 Ok(Acquired::Dead) => attempt = Attempt::new(self),
-                Ok(Acquired::Foreign { place, what }) => {
+                Ok(Acquired::Foreign { place, what, .. }) => {
                     return Err(InvalidKey::new(&*self.names.at(place).key, what).into());
                 }
                 Err(error) if !error.kind.is_outage() => return Err(error.into()),

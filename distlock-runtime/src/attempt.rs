@@ -23,6 +23,8 @@ pub(crate) struct Attempt<'a> {
     queued: bool,
     /// It stands on some of several servers.
     leftovers: bool,
+    /// Another attempt of the same call comes after it.
+    waits_on: bool,
     /// While the server may know the token, a shutdown waits for what becomes of it.
     counted: Option<Counted>,
 }
@@ -33,7 +35,8 @@ impl<'a> Attempt<'a> {
     }
 
     /// Gives this token up, and goes on with a new one.
-    pub(crate) fn give_back(self) -> Self {
+    pub(crate) fn give_back(mut self) -> Self {
+        self.waits_on = true;
         Self::behind(self.intent, Some(self.request.token))
     }
 
@@ -49,7 +52,16 @@ impl<'a> Attempt<'a> {
             reserve: 1,
             previous,
         };
-        Self { intent, request, unanswered: 0, granted: false, queued: false, leftovers: false, counted: None }
+        Self {
+            intent,
+            request,
+            unanswered: 0,
+            granted: false,
+            queued: false,
+            leftovers: false,
+            waits_on: false,
+            counted: None,
+        }
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -80,7 +92,8 @@ impl<'a> Attempt<'a> {
             }
             Ok(Acquired::Contested) => self.leftovers = true,
             // What stood in line still does.
-            Ok(Acquired::Dead | Acquired::Foreign { .. }) | Err(_) => {}
+            Ok(Acquired::Foreign { leftovers, .. }) => self.leftovers = *leftovers,
+            Ok(Acquired::Dead) | Err(_) => {}
         }
         if !self.may_stand() {
             self.counted = None;
@@ -138,6 +151,7 @@ impl Drop for Attempt<'_> {
             token: self.request.token,
             keep: None,
             bury: (self.unanswered > 0).then(|| ttl.max(BURIAL)),
+            waits_on: self.waits_on,
         };
         self.intent.inner.release_in_background(request, ttl.max(entry_life), None);
     }

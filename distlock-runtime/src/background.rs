@@ -6,8 +6,8 @@
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
 use tokio::runtime::Handle;
@@ -36,8 +36,8 @@ struct Jobs {
 enum Place {
     Runtime {
         runtime: Opaque<Handle>,
-        /// Dropped with the manager: the sign to end for a thread of its own.
-        _alive: Option<oneshot::Sender<()>>,
+        /// Dropped with the manager, and the last tail: the sign to end for a thread of its own.
+        alive: Option<Arc<oneshot::Sender<()>>>,
     },
     OnTheSpot,
 }
@@ -50,7 +50,7 @@ impl Background {
     /// Leaves the work to a runtime that is there already.
     #[cfg(feature = "testing")]
     pub(crate) fn on(runtime: Handle) -> Self {
-        Self { place: Place::Runtime { runtime: Opaque::new(runtime), _alive: None }, jobs: Arc::default() }
+        Self { place: Place::Runtime { runtime: Opaque::new(runtime), alive: None }, jobs: Arc::default() }
     }
 
     /// Starts the manager's thread, with the watchdog on it.
@@ -66,7 +66,7 @@ impl Background {
             .name("distlock".into())
             .spawn(move || runtime.block_on(serve(watchdog, manager_gone)))
             .map_err(|error| Unavailable::new(format!("the watchdog's thread cannot be started: {error}")))?;
-        Ok(Self { place: Place::Runtime { runtime: Opaque::new(handle), _alive: Some(alive) }, jobs })
+        Ok(Self { place: Place::Runtime { runtime: Opaque::new(handle), alive: Some(Arc::new(alive)) }, jobs })
     }
 
     /// Does `job` without anybody waiting for it. Never blocks and never panics, wherever it is called.
@@ -103,6 +103,15 @@ impl Background {
         Counted::new(self.jobs.clone())
     }
 
+    /// A place for work of the store's own, which must not keep the manager.
+    pub(crate) fn tails(&self) -> Tails {
+        let (runtime, alive) = match &self.place {
+            Place::Runtime { runtime, alive } => (Some((**runtime).clone()), alive.as_ref().map(Arc::downgrade)),
+            Place::OnTheSpot => (None, None),
+        };
+        Tails { runtime, alive: alive.unwrap_or_default(), jobs: self.jobs.clone() }
+    }
+
     /// Completes when no job is under way.
     pub(crate) async fn idle(&self) {
         loop {
@@ -119,6 +128,29 @@ impl Background {
 
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.under_way.load(Ordering::Acquire)
+    }
+}
+
+/// Where a store does what is left of an operation that has ended. Counts as a job, and goes on when the manager is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Tails {
+    runtime: Option<Handle>,
+    alive: Weak<oneshot::Sender<()>>,
+    jobs: Arc<Jobs>,
+}
+
+impl Tails {
+    /// Does `tail` without anybody waiting for it.
+    pub(crate) fn spawn(&self, tail: impl Future<Output = ()> + Send + 'static) {
+        let (counted, alive) = (Counted::new(self.jobs.clone()), self.alive.upgrade());
+        let tail = async move {
+            tail.await;
+            drop((counted, alive));
+        };
+        match &self.runtime {
+            Some(runtime) => drop(runtime.spawn(tail)),
+            None => drop(tokio::spawn(tail)),
+        }
     }
 }
 

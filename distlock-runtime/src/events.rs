@@ -79,10 +79,16 @@ pub(crate) fn wake_ups_refused(error: &dyn fmt::Display) {
     let _ = error;
 }
 
-/// One of several servers gave no answer that counts; the others decide.
+/// One of several servers gives no answers that count any more.
 pub(crate) fn server_failed(address: &str, error: &dyn fmt::Display) {
-    emit!(debug, server = address, %error, "one of several lock servers failed, the others decide");
+    emit!(warn, server = address, %error, "one of several lock servers fails, the others decide");
     let _ = (address, error);
+}
+
+/// It does so again.
+pub(crate) fn server_is_back(address: &str) {
+    emit!(info, server = address, "a lock server that failed answers again");
+    let _ = address;
 }
 
 /// Redlock was built on an even number of servers.

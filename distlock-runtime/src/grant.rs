@@ -400,6 +400,7 @@ impl Grant {
             token: self.token,
             keep: rest,
             bury: self.bury.then(|| self.longest_life().max(BURIAL)),
+            waits_on: false,
         }
     }
 

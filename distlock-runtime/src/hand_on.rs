@@ -194,7 +194,11 @@ impl Drop for Estate {
         if self.unclaimed {
             let (names, token) = (self.names.clone(), self.token);
             let bury = self.bury.then(|| self.life.max(BURIAL));
-            self.inner.release_in_background(Release { names, token, keep: None, bury }, self.life, None);
+            self.inner.release_in_background(
+                Release { names, token, keep: None, bury, waits_on: false },
+                self.life,
+                None,
+            );
         }
     }
 }

@@ -256,6 +256,7 @@ impl LockManager {
         watchdog: Arc<Watchdog>,
         background: Background,
     ) -> Self {
+        store.settle(background.tails());
         let inner = Inner {
             store,
             gate: Arc::default(),

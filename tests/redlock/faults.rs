@@ -101,6 +101,35 @@ async fn nothing_is_healed_without_a_good_renewal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_key_whose_neighbour_could_not_be_healed_is_given_back_as_well() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    let lease = locks.lock(["a", "b"]).ttl(ms(3000)).acquire().await.unwrap();
+    sleep(ms(1)).await;
+    servers[2].command(&["DEL", "distlock:b"]).unwrap();
+    let heal = servers[2].inject(Match::every().script(HEAL), Fault::Refuse(Refusal::Oom));
+    sleep(ms(1500)).await;
+    assert!(heal.hits() > 0 && lease.is_held());
+    lease.release().await.unwrap();
+    comes_to_stand(&servers, "a", 0, ms(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clocks_that_are_set_back_by_hours_stop_nobody() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    let mut last = locks.lock("k").acquire().await.unwrap().fencing_token();
+    for back in [2, 200] {
+        servers[..2].iter().for_each(|server| server.clock().step_back(Duration::from_secs(back * 3600)));
+        sleep(ms(10)).await;
+        let lease = locks.lock("k").acquire().await.unwrap();
+        assert!(lease.fencing_token() > last);
+        last = lease.fencing_token();
+        lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_without_a_majority_is_lost_and_leaves_nothing() {
     let servers = servers(3);
     let locks = manager(&servers).await;

@@ -77,6 +77,32 @@ async fn a_server_that_freezes_delays_nobody_and_keeps_nothing() {
     }
 }
 
+#[test]
+fn what_a_frozen_server_owes_outlives_the_runtime_and_the_manager() {
+    let mut servers = vec![server_or_skip!()];
+    servers.extend(Server::spawn_many(2).unwrap());
+    let once = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    once.block_on(async {
+        let locks = builder(&servers).build().await.unwrap();
+        locks.lock("warm").run(async |_| ()).await.unwrap();
+        let lease = locks.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+        while !stands(&servers[2], "k") {
+            sleep(ms(1)).await;
+        }
+        servers[2].pause().unwrap();
+        lease.release().await.unwrap();
+        assert_eq!(locks.shutdown(ms(100)).await.left, 1);
+    });
+    drop(once);
+    std::thread::sleep(ms(700));
+    servers[2].resume().unwrap();
+    let begun = Instant::now();
+    while stands(&servers[2], "k") {
+        assert!(begun.elapsed() < ms(5000), "it is still there");
+        std::thread::sleep(ms(5));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_holder_at_a_time_while_servers_die_freeze_and_forget() {
     const CLIENTS: usize = 4;

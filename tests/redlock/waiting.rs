@@ -91,6 +91,27 @@ async fn a_waiter_that_gives_up_leaves_the_lines_and_the_next_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_waiter_stays_in_the_lines_while_a_server_without_the_lease_grants_it_again_and_again() {
+    let servers = servers(3);
+    let (holder, locks) = (manager(&servers).await, manager(&servers).await);
+    for locks in [&holder, &locks] {
+        locks.lock("warm").run(async |_| ()).await.unwrap();
+    }
+    let lease = holder.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+    sleep(ms(1)).await;
+    // The first to answer, so that each round of the waiter begins with a grant.
+    servers[0].command(&["DEL", "distlock:k"]).unwrap();
+    let waiting =
+        tokio::spawn(async move { locks.lock("k").ttl(ms(60_000)).wait(ms(60_000)).acquire().await.unwrap() });
+    sleep(ms(4200)).await;
+    assert!(queued(&servers, "k") >= 2, "{}", queued(&servers, "k"));
+    let released_at = Instant::now();
+    lease.release().await.unwrap();
+    drop(waiting.await.unwrap());
+    assert!(released_at.elapsed() <= ms(3), "{:?}", released_at.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_holder_is_succeeded_when_its_lease_ends_on_a_majority() {
     let servers = servers(3);
     let locks = manager(&servers).await;

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use self::ears::{Ear, Mark};
 use self::facts::{Look, NodeFacts};
+use crate::background::Tails;
 use crate::error::{Config, LockError, NoQuorum, Occupant, Permission, Unavailable};
 use crate::key::Names;
 
@@ -65,6 +66,9 @@ pub(crate) trait LockStore: fmt::Debug + Send + Sync + 'static {
     fn is_spread(&self) -> bool {
         false
     }
+
+    /// Gives the store a place for work that nobody awaits.
+    fn settle(&self, _tails: Tails) {}
 
     /// Has new servers vote at once, where they would abstain at first.
     fn bootstrap(&self) -> BoxFuture<'_, Result<(), StoreError>> {
@@ -162,6 +166,8 @@ pub(crate) enum Acquired {
         /// Which key, in the sorted order.
         place: usize,
         what: &'static str,
+        /// As above.
+        leftovers: bool,
     },
 }
 
@@ -225,6 +231,8 @@ pub(crate) struct Release {
     pub(crate) keep: Option<Duration>,
     /// Refuse the token for this long: a copy of its acquisition may still be under way.
     pub(crate) bury: Option<Duration>,
+    /// The process goes on waiting for the keys, under another token: it keeps its place in line where that is the process's.
+    pub(crate) waits_on: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -44,7 +44,7 @@ pub(super) fn acquired(value: Value, keys: usize) -> Option<Acquired> {
             Some(Acquired::Held { place: place()?, occupant, ticket, leftovers: false })
         }
         "dead" => Some(Acquired::Dead),
-        "foreign" => Some(Acquired::Foreign { place: place()?, what: foreign(text(parts.get(2)?)?) }),
+        "foreign" => Some(Acquired::Foreign { place: place()?, what: foreign(text(parts.get(2)?)?), leftovers: false }),
         _ => None,
     }
 }

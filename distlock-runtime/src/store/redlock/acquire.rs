@@ -17,6 +17,9 @@ use crate::store::{Acquire, Acquired, FencingTokens, Release, Rest, StoreError, 
 /// only where another client was faster.
 const PROPOSALS: usize = 4;
 
+/// How far above what the servers named the second proposal is, in microseconds; it doubles with each.
+const AHEAD_OF_OTHERS: u64 = 100;
+
 /// The share of the expiry that one server may take for its answer, and the least that it may.
 const SERVER_SHARE: u32 = 10;
 const SERVER_LEAST: Duration = Duration::from_millis(20);
@@ -55,12 +58,16 @@ impl Redlock {
                     Ok(Acquired::Granted { fencing_tokens, reserved: true, rest: Some(rest) })
                 }
                 Verdict::Stale { next } => {
-                    self.correct(next);
+                    // Others propose as well, in the meantime; each time it is more that they have to be ahead of.
+                    self.correct(next.saturating_add(AHEAD_OF_OTHERS << proposals));
                     self.finish(&motion, round);
                     if proposals < PROPOSALS && begun.elapsed() < limit {
                         continue;
                     }
-                    Ok(Acquired::Contested)
+                    let kind = StoreErrorKind::NoQuorum { granted: 0, held: 0, failed: self.servers.len() };
+                    let text = "the clocks of servers and clients differ so much that no fencing token was accepted by enough servers; set the clocks right";
+                    let unanswered = self.standings.may_stand(*token);
+                    Err(StoreError { unanswered, ..StoreError::new(kind, text) })
                 }
                 Verdict::Held { place, occupant } => {
                     let leftovers = self.standings.stands(*token);
@@ -77,12 +84,7 @@ impl Redlock {
                 }
                 Verdict::Foreign { place, what } => {
                     self.finish(&motion, round);
-                    if self.standings.may_stand(*token) {
-                        // An answer that the engine has to give back.
-                        let text = format!("`{}`: {what}", names.at(place).key);
-                        return Err(StoreError { unanswered: true, ..StoreError::new(StoreErrorKind::Config, text) });
-                    }
-                    Ok(Acquired::Foreign { place, what })
+                    Ok(Acquired::Foreign { place, what, leftovers: self.standings.may_stand(*token) })
                 }
                 Verdict::Failed(error) => {
                     self.finish(&motion, round);
@@ -111,7 +113,7 @@ impl Redlock {
                 return (Verdict::Contested, round);
             };
             self.standings.answered(motion.token, server, &answer);
-            self.note_failure(server, answer.as_ref().err());
+            self.health.note(server, answer.as_ref().err());
             votes.count(answer);
         }
     }
@@ -123,9 +125,10 @@ impl Redlock {
 
     /// Takes in what the others say, while nobody waits for it.
     fn finish(&self, motion: &Arc<Motion>, mut round: VoteRound) {
-        let (standings, token) = (self.standings.clone(), motion.token);
+        let (standings, health, token) = (self.standings.clone(), self.health.clone(), motion.token);
         tokio::spawn(async move {
             while let Some((server, answer)) = round.next().await {
+                health.note(server, answer.as_ref().err());
                 standings.answered(token, server, &answer);
             }
         });
@@ -134,15 +137,18 @@ impl Redlock {
     /// As [`finish`](Self::finish), for a token that nobody uses any more: a late grant is given back.
     fn finish_and_clean(&self, motion: &Arc<Motion>, mut round: VoteRound) {
         let (standings, sweeps, motion) = (self.standings.clone(), self.sweeps.clone(), motion.clone());
-        tokio::spawn(async move {
+        let health = self.health.clone();
+        self.spawn_tail(async move {
             while let Some((server, answer)) = round.next().await {
+                health.note(server, answer.as_ref().err());
                 standings.answered(motion.token, server, &answer);
             }
             let left = standings.give_back(motion.token).map(|left| left.servers).unwrap_or_default();
             standings.forget(motion.token);
             for MayStand { server, is_late } in left {
                 let bury = is_late.then(|| motion.expiry.max(BURIAL));
-                let release = Release { names: motion.names.clone(), token: motion.token, keep: None, bury };
+                let release =
+                    Release { names: motion.names.clone(), token: motion.token, keep: None, bury, waits_on: false };
                 sweeps[server].leave(release, bury.unwrap_or(motion.expiry));
             }
         });
@@ -150,9 +156,10 @@ impl Redlock {
 
     /// As [`finish`](Self::finish), by whoever wants to know where the lease is missing.
     fn collect(&self, motion: &Arc<Motion>, mut round: VoteRound) -> Rest {
-        let (standings, token) = (self.standings.clone(), motion.token);
+        let (standings, health, token) = (self.standings.clone(), self.health.clone(), motion.token);
         Rest(Box::pin(async move {
             while let Some((server, answer)) = round.next().await {
+                health.note(server, answer.as_ref().err());
                 standings.answered(token, server, &answer);
             }
             standings.is_missing_somewhere(token)

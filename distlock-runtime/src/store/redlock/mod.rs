@@ -23,6 +23,7 @@
 //!   process the order is that of the gate.
 
 mod acquire;
+mod health;
 mod release;
 mod renew;
 mod round;
@@ -30,12 +31,13 @@ mod standing;
 mod sweep;
 mod tally;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, timeout};
 
+use self::health::Health;
 use self::round::Round;
 use self::standing::Standings;
 use self::sweep::Sweep;
@@ -49,6 +51,7 @@ use super::{
     Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError, StoreErrorKind,
     Token, no_quarantine,
 };
+use crate::background::Tails;
 use crate::error::{Config, LockError};
 use crate::events;
 use crate::key::Names;
@@ -67,6 +70,8 @@ const MOST_SERVERS: usize = 64;
 pub(crate) struct Redlock {
     servers: Box<[Arc<RedisStore>]>,
     sweeps: Box<[Arc<Sweep>]>,
+    health: Arc<Health>,
+    tails: Arc<OnceLock<Tails>>,
     standings: Arc<Standings>,
     memory: Memory,
     response_timeout: Duration,
@@ -99,10 +104,15 @@ impl Redlock {
         let ears = Arc::<Ears>::default();
         let on = |target| RedisStore::heard_by(ears.clone(), target, connect_timeout, response_timeout);
         let servers: Box<[_]> = servers.into_iter().map(on).map(Arc::new).collect();
-        let sweeps = servers.iter().map(|server| Sweep::new(server.clone(), response_timeout)).collect();
+        let tails = Arc::<OnceLock<Tails>>::default();
+        let sweep = |server: &Arc<RedisStore>| Sweep::new(server.clone(), tails.clone(), response_timeout);
+        let sweeps = servers.iter().map(sweep).collect();
+        let health = Arc::new(Health::new(servers.iter().map(|server| server.address())));
         Ok(Self {
             servers,
             sweeps,
+            health,
+            tails,
             standings: Arc::default(),
             memory,
             response_timeout,
@@ -122,8 +132,11 @@ impl Redlock {
                 Err(error) => errors.push(error),
             }
             if ready >= quorum(self.servers.len()) {
-                tokio::spawn(async move { while round.next().await.is_some() {} });
+                tokio::spawn(round.end());
                 return Ok(());
+            }
+            if errors.len() > self.servers.len() - quorum(self.servers.len()) {
+                break;
             }
         }
         let servers = self.servers.len();
@@ -146,9 +159,11 @@ impl Redlock {
         }))
     }
 
-    fn note_failure(&self, server: usize, error: Option<&StoreError>) {
-        if let Some(error) = error {
-            events::server_failed(&self.servers[server].address(), &error.text);
+    /// Does what is left of an operation that has ended, where a shutdown waits for it.
+    fn spawn_tail(&self, tail: impl Future<Output = ()> + Send + 'static) {
+        match self.tails.get() {
+            Some(tails) => tails.spawn(tail),
+            None => drop(tokio::spawn(tail)),
         }
     }
 
@@ -217,6 +232,11 @@ impl LockStore for Redlock {
         true
     }
 
+    fn settle(&self, tails: Tails) {
+        // Of two managers on one store, which there are not, the first.
+        let _ = self.tails.set(tails);
+    }
+
     fn bootstrap(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async {
             if self.memory.quarantine.is_none() {
@@ -258,7 +278,7 @@ impl LockStore for Redlock {
                     None => break,
                 }
             }
-            tokio::spawn(async move { while round.next().await.is_some() {} });
+            tokio::spawn(round.end());
             if newly > 0 {
                 // It asks again, and says so.
                 return;

@@ -15,8 +15,8 @@ impl Redlock {
         let Some(GiveBack { servers: owing, life, waits }) = self.standings.give_back(token) else {
             return Ok(Released::Absent);
         };
-        if waits {
-            self.leave_line(request, lane, limit);
+        if waits && !request.waits_on {
+            self.leave_line(request, lane, limit).await;
         }
         let servers = self.servers.len();
         let requests: Vec<Release> = owing
@@ -63,14 +63,16 @@ impl Redlock {
         })
     }
 
-    /// Takes the process's name out of the lines. Nobody waits for it: a place that stays is forgotten by itself, soon.
-    fn leave_line(&self, request: &Release, lane: Lane, limit: Duration) {
+    /// Takes the process's name out of the lines. Sent before whatever the process asks next, which may enter it again. Nobody
+    /// waits for the answers: a place that stays is forgotten by itself, soon.
+    async fn leave_line(&self, request: &Release, lane: Lane, limit: Duration) {
         let request = Release { token: self.waiter, keep: None, bury: None, ..request.clone() };
         let mut round = self.round(|server| {
             let request = request.clone();
             async move { LockStore::release(&*server, &request, lane, limit).await }
         });
-        tokio::spawn(async move { while round.next().await.is_some() {} });
+        round.send().await;
+        tokio::spawn(round.end());
     }
 
     /// Sees to it that the servers that have not answered yet give the token back as well.
@@ -97,6 +99,6 @@ impl Redlock {
                 }
             }
         };
-        tokio::spawn(finish);
+        self.spawn_tail(finish);
     }
 }

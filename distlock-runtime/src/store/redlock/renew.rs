@@ -34,13 +34,14 @@ impl Redlock {
         while let Some((server, answers)) = round.next().await {
             match answers {
                 Ok(answers) => {
+                    self.health.note(server, None);
                     for (prolonged, answer) in tally.iter_mut().zip(&answers) {
                         prolonged.count(*answer);
                     }
                     note_absent(&mut lacking, server, &answers);
                 }
                 Err(failed) => {
-                    self.note_failure(server, Some(&failed));
+                    self.health.note(server, Some(&failed));
                     error.get_or_insert(failed);
                 }
             }

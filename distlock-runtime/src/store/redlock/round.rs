@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use crate::store::BoxFuture;
 
@@ -18,25 +18,43 @@ impl<T> Round<T> {
         Self { under_way: questions.into_iter().collect(), answered: VecDeque::new() }
     }
 
+    /// Sends what was not sent yet.
+    pub(super) async fn send(&mut self) {
+        poll_fn(|context| {
+            self.look(context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Waits for all answers, which nobody wants to know.
+    pub(super) async fn end(mut self) {
+        while self.next().await.is_some() {}
+    }
+
     /// The next answer and whose it is; `None` when all have answered.
     ///
     /// Cancel safe: an answer that has come in is not lost.
     pub(super) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|context| {
-            let Self { under_way, answered } = self;
-            under_way.retain_mut(|(server, question)| match question.as_mut().poll(context) {
-                Poll::Ready(answer) => {
-                    answered.push_back((*server, answer));
-                    false
-                }
-                Poll::Pending => true,
-            });
-            match answered.pop_front() {
+            self.look(context);
+            match self.answered.pop_front() {
                 Some(answer) => Poll::Ready(Some(answer)),
-                None if under_way.is_empty() => Poll::Ready(None),
+                None if self.under_way.is_empty() => Poll::Ready(None),
                 None => Poll::Pending,
             }
         })
         .await
+    }
+
+    fn look(&mut self, context: &mut Context<'_>) {
+        let Self { under_way, answered } = self;
+        under_way.retain_mut(|(server, question)| match question.as_mut().poll(context) {
+            Poll::Ready(answer) => {
+                answered.push_back((*server, answer));
+                false
+            }
+            Poll::Pending => true,
+        });
     }
 }

@@ -4,12 +4,25 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
+use crate::grant::BURIAL;
 use crate::store::redis::vote::{Missing, Motion, Vote};
 use crate::store::{StoreError, Token};
 
 /// That of every token that is not given back yet.
 #[derive(Debug, Default)]
-pub(super) struct Standings(Mutex<HashMap<Token, Standing>>);
+pub(super) struct Standings(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    all: HashMap<Token, Standing>,
+    /// At how many those are looked for that no server can have any more.
+    look_at: usize,
+}
+
+/// As many as need no second look.
+const FEW: usize = 64;
 
 #[derive(Debug)]
 struct Standing {
@@ -21,6 +34,17 @@ struct Standing {
     servers: Box<[OnServer]>,
     /// It is being given back, so nothing puts it anywhere any more.
     is_given_back: bool,
+    /// When no server can have it any more if nothing is heard of it until then: who should have given it back has given up,
+    /// or has ended.
+    gone_at: Instant,
+}
+
+impl Standing {
+    fn lives_on(&mut self) {
+        let life = self.life.max(BURIAL).saturating_add(BURIAL);
+        // A moment that cannot be named does not come.
+        self.gone_at = Instant::now().checked_add(life).unwrap_or(self.gone_at);
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,14 +75,22 @@ pub(super) struct GiveBack {
 impl Standings {
     /// Notes that all of so many servers are asked. Before anything leaves.
     pub(super) fn ask(&self, motion: &Arc<Motion>, servers: usize) {
-        let mut all = self.lock();
-        let standing = all.entry(motion.token).or_insert_with(|| Standing {
+        let mut state = self.lock();
+        let state = &mut *state;
+        if state.all.len() >= state.look_at.max(FEW) {
+            let now = Instant::now();
+            state.all.retain(|_, standing| standing.gone_at > now);
+            state.look_at = state.all.len().saturating_mul(2);
+        }
+        let standing = state.all.entry(motion.token).or_insert_with(|| Standing {
             motion: motion.clone(),
             number: 0,
             life: motion.expiry,
             servers: vec![OnServer::default(); servers].into(),
             is_given_back: false,
+            gone_at: Instant::now(),
         });
+        standing.lives_on();
         standing.motion = motion.clone();
         standing.servers.iter_mut().for_each(|server| server.open += 1);
     }
@@ -82,49 +114,53 @@ impl Standings {
 
     /// A majority has accepted this number.
     pub(super) fn granted(&self, token: Token, number: u64) {
-        if let Some(standing) = self.lock().get_mut(&token) {
+        if let Some(standing) = self.lock().all.get_mut(&token) {
             standing.number = number;
         }
     }
 
     /// Whether a server has said that it has it.
     pub(super) fn stands(&self, token: Token) -> bool {
-        self.lock().get(&token).is_some_and(|standing| standing.servers.iter().any(|server| server.stands))
+        let state = self.lock();
+        state.all.get(&token).is_some_and(|standing| standing.servers.iter().any(|server| server.stands))
     }
 
     /// Whether any server may have it. If none, it is forgotten.
     pub(super) fn may_stand(&self, token: Token) -> bool {
-        let mut all = self.lock();
+        let mut state = self.lock();
         let may_stand = |standing: &Standing| standing.servers.iter().any(OnServer::may_stand);
-        let it_may = all.get(&token).is_some_and(may_stand);
+        let it_may = state.all.get(&token).is_some_and(may_stand);
         if !it_may {
-            all.remove(&token);
+            state.all.remove(&token);
         }
         it_may
     }
 
     /// Whether some server lacks it.
     pub(super) fn is_missing_somewhere(&self, token: Token) -> bool {
-        let all = self.lock();
-        all.get(&token)
+        let state = self.lock();
+        state
+            .all
+            .get(&token)
             .is_some_and(|standing| !standing.is_given_back && standing.servers.iter().any(|server| !server.stands))
     }
 
     /// A command with this expiry leaves.
     pub(super) fn may_live_for(&self, token: Token, expiry: Duration) {
-        if let Some(standing) = self.lock().get_mut(&token) {
+        if let Some(standing) = self.lock().all.get_mut(&token) {
             standing.life = standing.life.max(expiry);
+            standing.lives_on();
         }
     }
 
     /// What has to be put on a server that a renewal found without the key. `None` if it is given back.
     pub(super) fn heal(&self, token: Token, wire: &str, expiry: Duration, server: usize) -> Option<Missing> {
-        let mut all = self.lock();
-        let standing = all.get_mut(&token).filter(|standing| !standing.is_given_back)?;
+        let mut state = self.lock();
+        let standing = state.all.get_mut(&token).filter(|standing| !standing.is_given_back)?;
         let place = standing.motion.names.iter().position(|name| &*name.wire == wire)?;
         let on_server = standing.servers.get_mut(server)?;
+        // Other keys of the token may stand there.
         on_server.open += 1;
-        on_server.stands = false;
         Some(Missing { motion: standing.motion.clone(), place, expiry, number: standing.number })
     }
 
@@ -140,8 +176,8 @@ impl Standings {
 
     /// Where it has to be given back, and how long it may live there. From now on nothing puts it anywhere.
     pub(super) fn give_back(&self, token: Token) -> Option<GiveBack> {
-        let mut all = self.lock();
-        let standing = all.get_mut(&token)?;
+        let mut state = self.lock();
+        let standing = state.all.get_mut(&token)?;
         standing.is_given_back = true;
         let servers = standing.servers.iter().enumerate().filter(|(_, server)| server.may_stand());
         let servers = servers.map(|(server, state)| MayStand { server, is_late: state.open > 0 }).collect();
@@ -156,16 +192,16 @@ impl Standings {
 
     /// Somebody else answers for what is left.
     pub(super) fn forget(&self, token: Token) {
-        self.lock().remove(&token);
+        self.lock().all.remove(&token);
     }
 
     fn on(&self, token: Token, server: usize, change: impl FnOnce(&mut OnServer)) {
-        if let Some(server) = self.lock().get_mut(&token).and_then(|standing| standing.servers.get_mut(server)) {
+        if let Some(server) = self.lock().all.get_mut(&token).and_then(|standing| standing.servers.get_mut(server)) {
             change(server);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Token, Standing>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing that can panic runs under the lock, so a poisoned state is still whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,5 +210,45 @@ impl Standings {
 impl OnServer {
     fn may_stand(&self) -> bool {
         self.stands || self.open > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::{Keys, Namespace};
+    use crate::store::Description;
+    use crate::store::redis::vote::Memory;
+
+    fn motion() -> Arc<Motion> {
+        let names = Namespace::default().names(&Keys::one("k".to_owned())).unwrap();
+        Arc::new(Motion {
+            names,
+            token: Token::random(),
+            expiry: Duration::from_secs(30),
+            holder: Description { process: "h/1".into(), function: "f".into() },
+            reserve: 1,
+            previous: None,
+            memory: Memory { epoch: "{distlock}:epoch".into(), quarantine: None },
+            waiter: Token::random(),
+            wait: None,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_gives_back_is_forgotten_when_no_server_can_have_it_any_more() {
+        let standings = Standings::default();
+        let held = motion();
+        standings.ask(&held, 3);
+        for _ in 0..100 {
+            for _ in 0..100 {
+                standings.ask(&motion(), 3);
+            }
+            tokio::time::advance(Duration::from_secs(10)).await;
+            standings.may_live_for(held.token, held.expiry);
+        }
+        // Those of the last two minutes, and as many again before they are looked through.
+        assert!(standings.lock().all.len() <= 2 * 12 * 100 + FEW, "{}", standings.lock().all.len());
+        assert!(standings.may_stand(held.token));
     }
 }

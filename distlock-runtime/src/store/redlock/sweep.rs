@@ -3,11 +3,12 @@
 //! One task for each server, however many locks it owes an answer for.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use crate::background::Tails;
 use crate::events;
 use crate::store::redis::RedisStore;
 use crate::store::{Lane, LockStore, Release};
@@ -19,6 +20,7 @@ const PAUSE: std::ops::Range<Duration> = Duration::from_millis(20)..Duration::fr
 #[derive(Debug)]
 pub(super) struct Sweep {
     server: Arc<RedisStore>,
+    tails: Arc<OnceLock<Tails>>,
     limit: Duration,
     state: Mutex<State>,
 }
@@ -29,6 +31,9 @@ struct State {
     is_running: bool,
 }
 
+/// Longer than any lease, and short enough to be added to a moment.
+const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 366 * 20);
+
 #[derive(Clone, Debug)]
 struct Left {
     release: Release,
@@ -37,22 +42,24 @@ struct Left {
 
 impl Sweep {
     /// Each try waits at most `limit` for its answer.
-    pub(super) fn new(server: Arc<RedisStore>, limit: Duration) -> Arc<Self> {
-        Arc::new(Self { server, limit, state: Mutex::default() })
+    pub(super) fn new(server: Arc<RedisStore>, tails: Arc<OnceLock<Tails>>, limit: Duration) -> Arc<Self> {
+        Arc::new(Self { server, tails, limit, state: Mutex::default() })
     }
 
     /// Leaves a release to be answered within `life`; after that the key has expired.
     pub(super) fn leave(self: &Arc<Self>, release: Release, life: Duration) {
         let mut state = self.lock();
-        // A moment that cannot be named does not come in the life of a server.
-        let give_up_at = Instant::now().checked_add(life).unwrap_or_else(Instant::now);
+        let give_up_at = Instant::now() + life.min(FAR);
         state.left.push_back(Left { release, give_up_at });
         let begins = !std::mem::replace(&mut state.is_running, true);
         drop(state);
         if begins {
             // Made before the task: one that is dropped without ever having run has ended, too.
             let running = Running { sweep: self.clone(), interrupted: true };
-            tokio::spawn(running.run());
+            match self.tails.get() {
+                Some(tails) => tails.spawn(running.run()),
+                None => drop(tokio::spawn(running.run())),
+            }
         }
     }
 
@@ -71,14 +78,17 @@ struct Running {
 impl Running {
     async fn run(mut self) {
         let mut pause = PAUSE.start;
-        while let Some(next) = self.sweep.next() {
+        while let Some(next) = self.sweep.first() {
             match self.sweep.server.release(&next.release, Lane::Back, self.sweep.limit).await {
-                Ok(_) => pause = PAUSE.start,
+                Ok(_) => {
+                    self.sweep.done();
+                    pause = PAUSE.start;
+                }
                 Err(error) if Instant::now() >= next.give_up_at => {
+                    self.sweep.done();
                     events::release_given_up(&next.release.names.first().key, &error.text);
                 }
                 Err(_) => {
-                    self.sweep.lock().left.push_front(next);
                     sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
                     pause = (pause * 2).min(PAUSE.end);
                 }
@@ -97,16 +107,16 @@ impl Drop for Running {
 }
 
 impl Sweep {
-    /// The next one that is still worth it. If there is none, the task ends.
-    fn next(&self) -> Option<Left> {
+    /// The first one. It stays until it is done, for its task may be dropped in the middle. If there is none, the task ends.
+    fn first(&self) -> Option<Left> {
         let mut state = self.lock();
-        let now = Instant::now();
-        // The last one is tried once more at the end of its life; the others would have waited for nothing.
-        while state.left.len() > 1 && state.left.front().is_some_and(|left| left.give_up_at <= now) {
-            state.left.pop_front();
-        }
-        let next = state.left.pop_front();
-        state.is_running = next.is_some();
-        next
+        let first = state.left.front().cloned();
+        state.is_running = first.is_some();
+        first
+    }
+
+    /// The first one is answered, or given up.
+    fn done(&self) {
+        self.lock().left.pop_front();
     }
 }

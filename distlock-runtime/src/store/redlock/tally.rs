@@ -78,7 +78,7 @@ impl Votes {
         let held = number(|vote| matches!(vote, Vote::Held { .. }));
         if held >= enough {
             // Two that share an even number of servers see each other on half of them, and neither has the lock.
-            let by_one = self.held_by_one();
+            let by_one = self.held().map(|(_, _, owner)| self.held_by(owner)).max().unwrap_or_default();
             if by_one < quorum && by_one + to_come >= quorum {
                 return None;
             }
@@ -107,10 +107,9 @@ impl Votes {
         })
     }
 
-    /// On how many servers one and the same holder was found.
-    fn held_by_one(&self) -> usize {
-        let on_how_many = |owner: &str| self.held().filter(|(_, _, other)| *other == owner).count();
-        self.held().map(|(_, _, owner)| on_how_many(owner)).max().unwrap_or_default()
+    /// On how many servers this holder was found.
+    fn held_by(&self, owner: &str) -> usize {
+        self.held().filter(|(_, _, other)| *other == owner).count()
     }
 
     /// Who has the lock. So many of the servers found taken must come free.
@@ -118,8 +117,7 @@ impl Votes {
         let mut left: Vec<Duration> = self.held().filter_map(|(_, occupant, _)| occupant.retry_after).collect();
         left.sort_unstable();
         let retry_after = left.get(to_free.saturating_sub(1)).or(left.last()).copied();
-        let on_how_many = |owner: &str| self.held().filter(|(_, _, other)| *other == owner).count();
-        match self.held().max_by_key(|(_, _, owner)| on_how_many(owner)) {
+        match self.held().max_by_key(|(_, _, owner)| self.held_by(owner)) {
             Some((place, occupant, _)) => {
                 Verdict::Held { place, occupant: Occupant { retry_after, ..occupant.clone() } }
             }

@@ -119,7 +119,7 @@ if granted * COMPANIONS == #KEYS - 1 then
   return 1
 end
 
-local next = proposed > now + AHEAD and now or nil
+local highest = floor
 for i = 1, #KEYS - 1, COMPANIONS do
   local counter = redis.pcall('GET', KEYS[i + 4])
   local number = floor
@@ -131,14 +131,17 @@ for i = 1, #KEYS - 1, COMPANIONS do
     if not number or number < 0 or number + last - proposed >= 9007199254740991 or number % 1 ~= 0 then
       return {'foreign', (i - 1) / COMPANIONS, 'counter'}
     end
+  elseif proposed <= number then
+    -- It begins here: the clock goes on while the client comes again.
+    redis.call('SET', KEYS[i + 4], string.format('%.0f', number))
   end
-  if proposed <= number then
-    next = math.max(next or 0, number + 1)
-    if not counter then
-      -- It begins here: the clock goes on while the client comes again.
-      redis.call('SET', KEYS[i + 4], string.format('%.0f', number))
-    end
-  end
+  highest = math.max(highest, number)
+end
+local next = nil
+if proposed <= highest then
+  next = highest + 1
+elseif proposed > math.max(highest, now) + AHEAD then
+  next = math.max(highest + 1, now)
 end
 if next then
   return {'stale', string.format('%.0f', next)}

@@ -346,7 +346,7 @@ impl fmt::Display for NoQuorum {
         let NoQuorumFacts { granted, held, failed, problem } = &*self.0;
         write!(
             f,
-            "no quorum: {granted} servers granted, {held} held, {failed} could not vote ({problem}); try again when more of them can"
+            "no quorum: granted by {granted} of the lock servers, held on {held}, no vote from {failed} ({problem}); try again when more of them can vote"
         )
     }
 }

@@ -143,12 +143,18 @@ impl LockManager {
     }
 
     /// Tells the servers of a new deployment with [`quarantine`](Builder::quarantine) that there is nothing that they could
-    /// have forgotten, so that they vote at once. To be called once, by whoever sets up the servers, and never after one of
-    /// them was lost: that would end its quarantine.
+    /// have forgotten, so that they vote at once. To be called once, by whoever sets up the servers. Where some of them
+    /// remember locks and others do not, it is refused: those sit their quarantine out. Servers that have *all* lost their
+    /// memory look like new ones; never call it then.
     ///
     /// # Errors
     ///
-    /// Those of the first server that could not be told; call it again then. `Config` where there is no quarantine.
+    /// Those of the first server that could not be asked or told; call it again then. `Config` where there is no quarantine,
+    /// or some of the servers are not new.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves some servers told and others not; call it again.
     pub async fn bootstrap(&self) -> Result<(), LockError> {
         self.inner.open()?;
         needs_runtime()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, RedisWrite, Value};
 
 use super::replies::{foreign, garbled, number, occupant, text};
-use super::scripts::{Form, HEAL, VOTE};
+use super::scripts::{Form, HEAL, REMEMBERS, VOTE};
 use super::{ACQUIRE_KEYS, RedisStore, line, millis};
 use crate::error::Occupant;
 use crate::key::Names;
@@ -34,6 +34,8 @@ pub(crate) struct Motion {
 pub(crate) struct Memory {
     /// The key that says since when a server remembers.
     pub(crate) epoch: Arc<str>,
+    /// The fencing counter.
+    pub(crate) fence: Arc<str>,
     /// How long a server abstains that has lost its memory.
     pub(crate) quarantine: Option<Duration>,
 }
@@ -122,6 +124,16 @@ impl RedisStore {
             .await?;
         let Value::Array(answers) = value else { return Err(garbled("heal")) };
         Ok(answers.iter().map(|answer| matches!(answer, Value::Int(1))).collect())
+    }
+
+    /// Whether the server remembers what it granted; not if it is new, or has lost its memory.
+    pub(crate) async fn remembers(&self, memory: &Memory, limit: Duration) -> Result<bool, StoreError> {
+        let value = REMEMBERS
+            .run(&self.front, Form::Known, limit, 2, |command: &mut Cmd| {
+                command.arg(&*memory.epoch).arg(&*memory.fence).arg(memory.abstains());
+            })
+            .await?;
+        Ok(value == Value::Int(1))
     }
 
     /// Has the server remember from now on, so that it votes at once.

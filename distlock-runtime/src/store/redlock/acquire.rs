@@ -103,7 +103,7 @@ impl Redlock {
             let motion = motion.clone();
             async move { server.vote(&motion, number, limit).await }
         });
-        let mut votes = Votes::new(self.servers.len());
+        let mut votes = Votes::new(self.health.addresses());
         loop {
             if let Some(verdict) = votes.verdict() {
                 return (verdict, round);
@@ -114,7 +114,7 @@ impl Redlock {
             };
             self.standings.answered(motion.token, server, &answer);
             self.health.note(server, answer.as_ref().err());
-            votes.count(answer);
+            votes.count(server, answer);
         }
     }
 

@@ -7,30 +7,34 @@ use crate::store::StoreError;
 
 /// That of every server.
 #[derive(Debug)]
-pub(super) struct Health(Box<[OfServer]>);
-
-#[derive(Debug)]
-struct OfServer {
-    address: String,
-    is_failing: AtomicBool,
+pub(super) struct Health {
+    addresses: Box<[String]>,
+    are_failing: Box<[AtomicBool]>,
 }
 
 impl Health {
     pub(super) fn new(addresses: impl Iterator<Item = String>) -> Self {
-        Self(addresses.map(|address| OfServer { address, is_failing: AtomicBool::new(false) }).collect())
+        let addresses: Box<[_]> = addresses.collect();
+        let are_failing = addresses.iter().map(|_| AtomicBool::new(false)).collect();
+        Self { addresses, are_failing }
+    }
+
+    /// Where the servers are, without credentials.
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 
     /// Takes in how a server has answered. What is new is told, once.
     pub(super) fn note(&self, server: usize, error: Option<&StoreError>) {
-        let Some(server) = self.0.get(server) else { return };
-        let was_failing = server.is_failing.load(Ordering::Relaxed);
+        let (Some(address), Some(is_failing)) = (self.addresses.get(server), self.are_failing.get(server)) else {
+            return;
+        };
+        let was_failing = is_failing.load(Ordering::Relaxed);
         match error {
-            Some(error) if !was_failing && !server.is_failing.swap(true, Ordering::Relaxed) => {
-                events::server_failed(&server.address, &error.text);
+            Some(error) if !was_failing && !is_failing.swap(true, Ordering::Relaxed) => {
+                events::server_failed(address, &error.text);
             }
-            None if was_failing && server.is_failing.swap(false, Ordering::Relaxed) => {
-                events::server_is_back(&server.address);
-            }
+            None if was_failing && is_failing.swap(false, Ordering::Relaxed) => events::server_is_back(address),
             _ => {}
         }
     }

@@ -41,7 +41,7 @@ use self::health::Health;
 use self::round::Round;
 use self::standing::Standings;
 use self::sweep::Sweep;
-use self::tally::quorum;
+use self::tally::{of_server, quorum};
 use super::ears::{Ear, Ears, Mark};
 use super::facts::{Look, NodeFacts};
 use super::redis::target::Target;
@@ -126,10 +126,10 @@ impl Redlock {
     pub(crate) async fn ready(&self, limit: Duration) -> Result<(), StoreError> {
         let mut round = self.round(|server| async move { server.ready(limit).await });
         let (mut ready, mut errors) = (0, Vec::new());
-        while let Some((_, answer)) = round.next().await {
+        while let Some((server, answer)) = round.next().await {
             match answer {
                 Ok(()) => ready += 1,
-                Err(error) => errors.push(error),
+                Err(error) => errors.push((server, error)),
             }
             if ready >= quorum(self.servers.len()) {
                 tokio::spawn(round.end());
@@ -140,11 +140,16 @@ impl Redlock {
             }
         }
         let servers = self.servers.len();
-        let error = errors.iter().find(|error| !error.kind.is_outage()).or(errors.first());
-        let (kind, text) = error.map_or((StoreErrorKind::Unavailable, ""), |error| (error.kind, &*error.text));
+        let kind = errors.iter().map(|(_, error)| error.kind).find(|kind| !kind.is_outage());
+        let reasons: Vec<String> =
+            errors.iter().map(|(server, error)| of_server(&self.health.addresses()[*server], &error.text)).collect();
         Err(StoreError::new(
-            kind,
-            format!("{ready} of {servers} lock servers can be used, and it takes {}: {text}", quorum(servers)),
+            kind.unwrap_or(StoreErrorKind::Unavailable),
+            format!(
+                "{ready} of {servers} lock servers can be used, and it takes {}: {}",
+                quorum(servers),
+                reasons.join("; ")
+            ),
         ))
     }
 
@@ -245,9 +250,40 @@ impl LockStore for Redlock {
             let limit = self.response_timeout;
             let mut round = self.round(|server| {
                 let memory = self.memory.clone();
-                async move { server.bootstrap(&memory, limit).await }
+                async move {
+                    match server.remembers(&memory, limit).await {
+                        // The first command after a broken connection fails, the next one finds a new connection.
+                        Err(error) if error.kind.is_outage() => server.remembers(&memory, limit).await,
+                        answer => answer,
+                    }
+                }
             });
             // All of them: one that is left out would abstain.
+            let (mut remember, mut are_new) = (0, Vec::new());
+            while let Some((server, answer)) = round.next().await {
+                if answer? {
+                    remember += 1;
+                } else {
+                    are_new.push(&*self.health.addresses()[server]);
+                }
+            }
+            if remember > 0 && !are_new.is_empty() {
+                are_new.sort_unstable();
+                return Err(StoreError::new(
+                    StoreErrorKind::Config,
+                    format!(
+                        "this is no new deployment, for {remember} of the servers remember locks; {} must sit its quarantine out, and votes by itself then",
+                        are_new.join(", ")
+                    ),
+                ));
+            }
+            if are_new.is_empty() {
+                return Ok(());
+            }
+            let mut round = self.round(|server| {
+                let memory = self.memory.clone();
+                async move { server.bootstrap(&memory, limit).await }
+            });
             while let Some((_, answer)) = round.next().await {
                 answer?;
             }

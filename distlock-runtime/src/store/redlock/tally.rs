@@ -1,5 +1,6 @@
 //! Counting: what the answers of several servers say together, as soon as they say it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::error::Occupant;
@@ -35,21 +36,33 @@ pub(super) enum Verdict {
 
 /// The votes of one round.
 #[derive(Debug)]
-pub(super) struct Votes {
+pub(super) struct Votes<'a> {
+    /// Where the servers are, in their order.
+    addresses: &'a [String],
     servers: usize,
     votes: Vec<Vote>,
     errors: Vec<StoreError>,
+    /// Why those that cannot vote do not.
+    reasons: BTreeMap<usize, String>,
 }
 
-impl Votes {
-    pub(super) fn new(servers: usize) -> Self {
-        Self { servers, votes: Vec::new(), errors: Vec::new() }
+impl<'a> Votes<'a> {
+    pub(super) fn new(addresses: &'a [String]) -> Self {
+        let reasons = (0..addresses.len()).map(|server| (server, "no answer yet".to_owned())).collect();
+        Self { addresses, servers: addresses.len(), votes: Vec::new(), errors: Vec::new(), reasons }
     }
 
-    pub(super) fn count(&mut self, answer: Result<Vote, StoreError>) {
+    pub(super) fn count(&mut self, server: usize, answer: Result<Vote, StoreError>) {
+        self.reasons.remove(&server);
         match answer {
-            Ok(vote) => self.votes.push(vote),
-            Err(error) => self.errors.push(error),
+            Ok(vote) => {
+                self.reasons.extend(without_vote(&vote).map(|reason| (server, reason)));
+                self.votes.push(vote);
+            }
+            Err(error) => {
+                self.reasons.insert(server, error.text.clone());
+                self.errors.push(error);
+            }
         }
     }
 
@@ -138,28 +151,31 @@ impl Votes {
             }
         }
         let failed = self.servers - granted - held;
-        let problem = match (self.votes.iter().find_map(without_vote), self.errors.first()) {
-            (Some(problem), _) => problem,
-            (None, Some(error)) => error.text.clone(),
-            (None, None) => "too few servers are left to decide".to_owned(),
-        };
+        let address = |server: usize| self.addresses.get(server).map_or("", String::as_str);
+        let reasons: Vec<String> =
+            self.reasons.iter().map(|(server, reason)| of_server(address(*server), reason)).collect();
         let kind = if self.votes.is_empty() {
             StoreErrorKind::Unavailable
         } else {
             StoreErrorKind::NoQuorum { granted, held, failed }
         };
-        StoreError { unanswered, ..StoreError::new(kind, problem) }
+        StoreError { unanswered, ..StoreError::new(kind, reasons.join("; ")) }
     }
+}
+
+/// What is the matter with a server, under its address.
+pub(super) fn of_server(address: &str, problem: &str) -> String {
+    if problem.contains(address) { problem.to_owned() } else { format!("{address}: {problem}") }
 }
 
 /// Why a server that answered did not vote.
 fn without_vote(vote: &Vote) -> Option<String> {
     match vote {
-        Vote::Abstains { left } => Some(format!(
-            "a server that began without memory does not vote for another {left:.1?}; where all servers are new, call `bootstrap` on the manager once"
-        )),
+        Vote::Abstains { left } => {
+            Some(format!("began without memory, and does not vote for another {:.1} s", left.as_secs_f64()))
+        }
         Vote::Foreign { what, .. } => Some((*what).to_owned()),
-        Vote::Dead => Some("a server has heard that this attempt was given up".to_owned()),
+        Vote::Dead => Some("has heard that this attempt was given up".to_owned()),
         Vote::Granted | Vote::Held { .. } | Vote::Stale { .. } => None,
     }
 }
@@ -204,10 +220,24 @@ mod tests {
         Ok(Vote::Held { place: 0, occupant, owner: owner.into() })
     }
 
-    fn counted(servers: usize, answers: impl IntoIterator<Item = Result<Vote, StoreError>>) -> Votes {
-        let mut votes = Votes::new(servers);
-        answers.into_iter().for_each(|answer| votes.count(answer));
+    const ADDRESSES: [&str; 5] = ["a:1", "b:1", "c:1", "d:1", "e:1"];
+
+    fn counted(servers: usize, answers: impl IntoIterator<Item = Result<Vote, StoreError>>) -> Votes<'static> {
+        let addresses: Vec<String> = ADDRESSES[..servers].iter().map(|address| (*address).to_owned()).collect();
+        let mut votes = Votes::new(addresses.leak());
+        answers.into_iter().enumerate().for_each(|(server, answer)| votes.count(server, answer));
         votes
+    }
+
+    #[test]
+    fn every_server_that_did_not_vote_is_named_with_its_reason() {
+        let refused = StoreError::new(StoreErrorKind::Unavailable, "b:1: Connection refused");
+        let abstains = Vote::Abstains { left: Duration::from_millis(9_960) };
+        let votes = counted(4, [Ok(Vote::Granted), Err(refused), Ok(abstains)]);
+        let Some(Verdict::Failed(error)) = votes.verdict() else { panic!("{:?}", votes.verdict()) };
+        let text = "b:1: Connection refused; c:1: began without memory, and does not vote for another 10.0 s; d:1: no answer yet";
+        assert_eq!(error.text, text);
+        assert_eq!(error.kind, StoreErrorKind::NoQuorum { granted: 1, held: 0, failed: 3 });
     }
 
     #[test]

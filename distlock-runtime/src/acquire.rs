@@ -39,7 +39,7 @@ const CONTESTS: u32 = 8;
 
 /// The longest pause before the second of these tries; it doubles so many times.
 const CONTEST_PAUSE: Duration = Duration::from_millis(2);
-const MOST_DOUBLINGS: u32 = 6;
+const MOST_DOUBLINGS: u32 = 10;
 
 /// How many signs of life a waiter may miss before its place in line is gone.
 const MISSED: u32 = 3;
@@ -222,7 +222,7 @@ impl Intent {
                     self.rest(&mut pause, budget).await;
                 }
                 Ok(Acquired::Held { place, occupant, ticket: given, leftovers }) => {
-                    (resent, pause) = (false, OUTAGE_PAUSE.start);
+                    (resent, pause, contests) = (false, OUTAGE_PAUSE.start, 0);
                     ticket = given.or(ticket);
                     if leftovers {
                         attempt = attempt.give_back();
@@ -245,17 +245,20 @@ impl Intent {
                         return Err(self.busy(self.names.at(place), occupant, budget));
                     }
                 }
-                Ok(Acquired::Contested) => {
+                Ok(Acquired::Contested { or_else }) => {
                     attempt = attempt.give_back();
                     contests += 1;
                     if (!budget.one_try && budget.spent())
                         || (budget.one_try && (contests == CONTESTS || budget.nearly_spent()))
                     {
-                        return Err(self.busy(self.names.first(), Occupant::default(), budget));
+                        return Err(match or_else {
+                            Some(error) => error.into(),
+                            None => self.busy(self.names.first(), Occupant::default(), budget),
+                        });
                     }
                     tell(&turn, News::HeldElsewhere(Occupant::default()));
                     // At random, so that one of them comes first, and wider each time, for there may be many.
-                    let most = CONTEST_PAUSE * 2_u32.pow(contests.min(MOST_DOUBLINGS));
+                    let most = (CONTEST_PAUSE * 2_u32.pow(contests.min(MOST_DOUBLINGS))).min(self.heartbeat());
                     self.pause(most.mul_f64(fastrand::f64()).min(budget.left_or(most))).await;
                 }
                 Ok(Acquired::Unacknowledged(text)) => {

@@ -90,7 +90,7 @@ impl<'a> Attempt<'a> {
             Ok(Acquired::Held { ticket, leftovers, .. }) => {
                 (self.queued, self.leftovers) = (ticket.is_some(), *leftovers);
             }
-            Ok(Acquired::Contested) => self.leftovers = true,
+            Ok(Acquired::Contested { .. }) => self.leftovers = true,
             // What stood in line still does.
             Ok(Acquired::Foreign { leftovers, .. }) => self.leftovers = *leftovers,
             Ok(Acquired::Dead) | Err(_) => {}

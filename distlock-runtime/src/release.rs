@@ -142,6 +142,10 @@ impl Inner {
                 Err(error) => error,
             };
             drop(turn.take());
+            if lane == Lane::Back && self.store.is_spread() {
+                // The store sees to it, server by server.
+                return false;
+            }
             if self.clock.now() >= give_up_at {
                 events::release_given_up(&request.names.first().key, &error.text);
                 return false;

@@ -298,3 +298,65 @@ async fn nothing_is_under_way_when_all_has_ended() {
         assert_eq!(stands(&servers, &format!("k{round}")), 0);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_line_that_is_none_keeps_no_lock_and_leaves_none() {
+    for count in 1..=3 {
+        let servers = servers(3);
+        let (locks, other) = (manager(&servers).await, manager(&servers).await);
+        for server in &servers[..count] {
+            server.command(&["SET", "{distlock:k}:queue", "no line"]).unwrap();
+            server.command(&["SET", "{distlock:k}:waiters", "no hash"]).unwrap();
+        }
+        let lease = locks.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+        sleep(ms(1)).await;
+        let busy = other.lock("k").wait(ms(300)).acquire().await.unwrap_err();
+        assert!(busy.is_busy(), "{busy}");
+        lease.release().await.unwrap();
+        comes_to_stand(&servers, "k", 0, ms(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_some_that_ask_at_the_same_moment_one_gets_in_also_while_a_server_is_down() {
+    for round in 0..20 {
+        let servers = servers(3);
+        let managers = [manager(&servers).await, manager(&servers).await];
+        for locks in &managers {
+            locks.lock("warm").run(async |_| ()).await.unwrap();
+        }
+        sleep(ms(5)).await;
+        servers[2].stop();
+        // Each has a server that it reaches first.
+        servers[round % 2].inject(Match::nth(1).script(VOTE), Fault::DelayCommand(ms(1)));
+        let asked = managers.map(|locks| tokio::spawn(async move { locks.lock("k").ttl(ms(60_000)).acquire().await }));
+        let mut leases = Vec::new();
+        for answer in asked {
+            leases.extend(answer.await.unwrap().ok());
+        }
+        assert_eq!(leases.len(), 1, "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_majority_that_hangs_does_not_have_the_others_asked_without_end() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    for server in &servers[..2] {
+        server.inject(Match::every().command("EVALSHA"), Fault::BlackHole);
+        server.inject(Match::every().command("EVAL"), Fault::BlackHole);
+    }
+    for round in 0..100 {
+        let refused = locks.lock(format!("k{round}")).ttl(ms(600_000)).acquire().await.unwrap_err();
+        assert!(!refused.is_busy(), "{refused}");
+    }
+    sleep(ms(10_000)).await;
+    servers[2].clear_log();
+    sleep(ms(10_000)).await;
+    assert!(servers[2].log().len() < 100, "{} commands", servers[2].log().len());
+    servers.iter().for_each(|server| server.clear());
+    for round in 0..100 {
+        comes_to_stand(&servers, &format!("k{round}"), 0, ms(60_000)).await;
+    }
+}

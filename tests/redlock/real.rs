@@ -78,24 +78,25 @@ async fn a_server_that_freezes_delays_nobody_and_keeps_nothing() {
 }
 
 #[test]
-fn what_a_frozen_server_owes_outlives_the_runtime_and_the_manager() {
+fn what_a_dead_server_owes_outlives_the_runtime_and_the_manager() {
     let mut servers = vec![server_or_skip!()];
-    servers.extend(Server::spawn_many(2).unwrap());
+    servers.extend(Server::spawn_many(1).unwrap());
+    servers.push(Server::builder().append_only().spawn().unwrap());
     let once = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     once.block_on(async {
         let locks = builder(&servers).build().await.unwrap();
-        locks.lock("warm").run(async |_| ()).await.unwrap();
         let lease = locks.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+        let begun = Instant::now();
         while !stands(&servers[2], "k") {
+            assert!(begun.elapsed() < ms(2000), "not on all servers");
             sleep(ms(1)).await;
         }
-        servers[2].pause().unwrap();
+        servers[2].kill().unwrap();
         lease.release().await.unwrap();
         assert_eq!(locks.shutdown(ms(100)).await.left, 1);
     });
     drop(once);
-    std::thread::sleep(ms(700));
-    servers[2].resume().unwrap();
+    servers[2].restart_with_data().unwrap();
     let begun = Instant::now();
     while stands(&servers[2], "k") {
         assert!(begun.elapsed() < ms(5000), "it is still there");

@@ -157,3 +157,42 @@ async fn an_outage_of_the_majority_is_waited_through_and_said_to_be_one() {
     drop(waiting.await.unwrap());
     assert!(begun.elapsed() <= ms(300), "{:?}", begun.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_tell_anybody_anything_makes_nobody_ask_without_end() {
+    let servers = servers(3);
+    let (holder, locks) = (manager(&servers).await, manager(&servers).await);
+    servers[0].inject(Match::every().command("SUBSCRIBE"), Fault::CutBefore);
+    let lease = holder.lock("k").ttl(ms(60_000)).acquire().await.unwrap();
+    let waiting =
+        tokio::spawn(async move { locks.lock("k").ttl(ms(60_000)).wait(ms(60_000)).acquire().await.unwrap() });
+    sleep(ms(500)).await;
+    servers.iter().for_each(|server| server.clear_log());
+    sleep(ms(10_000)).await;
+    assert!(votes(&servers) < 100, "{}", votes(&servers));
+    let released_at = Instant::now();
+    lease.release().await.unwrap();
+    drop(waiting.await.unwrap());
+    assert!(released_at.elapsed() <= ms(5), "{:?}", released_at.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_dead_contenders_left_behind_is_not_asked_for_without_end() {
+    let servers = servers(3);
+    let locks = manager(&servers).await;
+    for (server, owner) in servers.iter().zip(["1", "2"]) {
+        let dead =
+            format!("{}111111-1111-4111-8111-111111111111 17 there/7 other::task 1735689600000000", owner.repeat(2));
+        server.command(&["SET", "distlock:k", &dead, "PX", "30000"]).unwrap();
+    }
+    let begun = Instant::now();
+    let waiting =
+        tokio::spawn(async move { locks.lock("k").ttl(ms(60_000)).wait(ms(60_000)).acquire().await.unwrap() });
+    sleep(ms(10_000)).await;
+    servers.iter().for_each(|server| server.clear_log());
+    sleep(ms(15_000)).await;
+    // A vote and its release on each server, every second or so.
+    assert!(votes(&servers) <= 15 * 2 * 3 * 2, "{}", votes(&servers));
+    drop(waiting.await.unwrap());
+    assert!(begun.elapsed() <= ms(33_100), "{:?}", begun.elapsed());
+}

@@ -156,7 +156,10 @@ pub(crate) enum Acquired {
         leftovers: bool,
     },
     /// Several ask at the same moment, and nobody is known to hold the lock. The token must be given back, as above.
-    Contested,
+    Contested {
+        /// What it may be instead, if it goes on.
+        or_else: Option<StoreError>,
+    },
     /// Taken, but too few replicas are known to have it, for this reason. It is to be given back.
     Unacknowledged(String),
     /// The token was buried: it must not be used again.

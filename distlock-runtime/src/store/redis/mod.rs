@@ -121,6 +121,11 @@ impl RedisStore {
         }
     }
 
+    /// Whether the node tells of keys that come free.
+    pub(crate) fn hears(&self) -> bool {
+        self.listener.listening() == Listening::Yes
+    }
+
     /// Hears what the node tells from now on, if it may.
     pub(crate) async fn hear(&self, limit: Duration) -> Hears {
         match self.listener.listening() {

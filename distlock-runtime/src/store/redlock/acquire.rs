@@ -78,9 +78,9 @@ impl Redlock {
                     }
                     Ok(Acquired::Held { place, occupant, ticket: wait.and_then(|wait| wait.ticket), leftovers })
                 }
-                Verdict::Contested => {
+                Verdict::Contested { or_else } => {
                     self.finish(&motion, round);
-                    Ok(Acquired::Contested)
+                    Ok(Acquired::Contested { or_else })
                 }
                 Verdict::Foreign { place, what } => {
                     self.finish(&motion, round);
@@ -110,7 +110,7 @@ impl Redlock {
             }
             let Some((server, answer)) = round.next().await else {
                 // Every server has answered, so there is a verdict; this is for want of a proof.
-                return (Verdict::Contested, round);
+                return (Verdict::Contested { or_else: None }, round);
             };
             self.standings.answered(motion.token, server, &answer);
             self.health.note(server, answer.as_ref().err());

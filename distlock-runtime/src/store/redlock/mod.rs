@@ -32,7 +32,7 @@ mod sweep;
 mod tally;
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::{Instant, timeout};
@@ -60,6 +60,10 @@ use crate::key::Names;
 /// milliseconds.
 const POLL: std::ops::Range<u64> = 20..250;
 
+/// How often a server is asked at most to tell of keys that come free. One that breaks the connection each time wakes
+/// everybody each time.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long after the first server that tells of a key the others are waited for: it takes a majority that is free.
 const TOLD_BY_OTHERS: Duration = Duration::from_millis(1);
 
@@ -79,6 +83,8 @@ pub(crate) struct Redlock {
     ahead: AtomicI64,
     /// Hear all servers.
     ears: Arc<Ears>,
+    /// When each server was last asked to tell of keys that come free.
+    asked_to_tell: Arc<Mutex<Vec<Option<Instant>>>>,
     /// The name of this process in every line.
     waiter: Token,
 }
@@ -107,6 +113,7 @@ impl Redlock {
         let tails = Arc::<OnceLock<Tails>>::default();
         let sweep = |server: &Arc<RedisStore>| Sweep::new(server.clone(), tails.clone(), response_timeout);
         let sweeps = servers.iter().map(sweep).collect();
+        let asked_to_tell = Arc::new(Mutex::new(vec![None; servers.len()]));
         let health = Arc::new(Health::new(servers.iter().map(|server| server.address())));
         Ok(Self {
             servers,
@@ -118,6 +125,7 @@ impl Redlock {
             response_timeout,
             ahead: AtomicI64::new(0),
             ears,
+            asked_to_tell,
             waiter: Token::random(),
         })
     }
@@ -182,6 +190,18 @@ impl Redlock {
         let ahead = i64::try_from(next).unwrap_or(i64::MAX).saturating_sub_unsigned(now_micros());
         self.ahead.store(ahead, Ordering::Relaxed);
     }
+}
+
+/// Whether enough time has passed since the server was last asked.
+fn may_ask(asked: &Mutex<Vec<Option<Instant>>>, server: usize) -> bool {
+    let now = Instant::now();
+    let mut asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(last) = asked.get_mut(server) else { return false };
+    let may = last.is_none_or(|last| now.saturating_duration_since(last) >= ASK_AGAIN);
+    if may {
+        *last = Some(now);
+    }
+    may
 }
 
 /// The wall clock only has to be roughly right: the servers see to the order.
@@ -303,7 +323,17 @@ impl LockStore for Redlock {
         Box::pin(async move {
             let begun = Instant::now();
             let limit = at_most.min(self.response_timeout);
-            let mut round = self.round(|server| async move { server.hear(limit).await });
+            let mut round = Round::new(self.servers.iter().enumerate().map(|(number, server)| {
+                let (server, asked) = (server.clone(), self.asked_to_tell.clone());
+                let hears: BoxFuture<'static, Hears> = Box::pin(async move {
+                    match server.hears() {
+                        true => Hears::Already,
+                        false if may_ask(&asked, number) => server.hear(limit).await,
+                        false => Hears::Nothing,
+                    }
+                });
+                (number, hears)
+            }));
             let (mut already, mut newly) = (0, 0);
             // One that does not answer is not waited for.
             while already + newly < quorum(self.servers.len()) {
@@ -315,7 +345,7 @@ impl LockStore for Redlock {
                 }
             }
             tokio::spawn(round.end());
-            if newly > 0 {
+            if already < quorum(self.servers.len()) && newly > 0 {
                 // It asks again, and says so.
                 return;
             }

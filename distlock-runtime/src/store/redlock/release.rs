@@ -15,7 +15,8 @@ impl Redlock {
         let Some(GiveBack { servers: owing, life, waits }) = self.standings.give_back(token) else {
             return Ok(Released::Absent);
         };
-        if waits && !request.waits_on {
+        // Once is enough.
+        if waits && !request.waits_on && lane != Lane::Back {
             self.leave_line(request, lane, limit).await;
         }
         let servers = self.servers.len();
@@ -53,6 +54,10 @@ impl Redlock {
             }
         }
         if clean < quorum(servers) {
+            if lane == Lane::Back {
+                // Each server is seen to by itself from here on, however many locks it owes an answer for.
+                self.leave_to_sweep(token, life, owing.iter().map(|owes| owes.server).zip(requests).collect(), round);
+            }
             return Err(error.unwrap_or_else(|| StoreError::unanswered("too few of the lock servers answered")));
         }
         self.leave_to_sweep(token, life, owing.iter().map(|owes| owes.server).zip(requests).collect(), round);

@@ -25,8 +25,10 @@ pub(super) enum Verdict {
         place: usize,
         occupant: Occupant,
     },
-    /// Several ask at the same moment.
-    Contested,
+    /// Several ask at the same moment; or, if it goes on, this.
+    Contested {
+        or_else: Option<StoreError>,
+    },
     Foreign {
         place: usize,
         what: &'static str,
@@ -95,7 +97,11 @@ impl<'a> Votes<'a> {
             if by_one < quorum && by_one + to_come >= quorum {
                 return None;
             }
-            return Some(if by_one < quorum { Verdict::Contested } else { self.holder(held + quorum - self.servers) });
+            return Some(if by_one < quorum {
+                Verdict::Contested { or_else: None }
+            } else {
+                self.holder(held + quorum - self.servers)
+            });
         }
         let mut foreign = self.votes.iter().filter_map(|vote| match vote {
             Vote::Foreign { place, what } => Some((*place, *what)),
@@ -110,7 +116,14 @@ impl<'a> Votes<'a> {
         if to_come > 0 && (held + to_come >= enough || self.votes.is_empty()) {
             return None;
         }
-        Some(Verdict::Failed(self.failure(granted + stale, held)))
+        let failure = self.failure(granted + stale, held);
+        // Enough of them vote, for several: another moment may be a better one. Unless one of those is the holder, and on a
+        // server that cannot tell.
+        Some(if granted > 0 && held > 0 && granted + stale + held >= quorum {
+            Verdict::Contested { or_else: Some(failure) }
+        } else {
+            Verdict::Failed(failure)
+        })
     }
 
     fn held(&self) -> impl Iterator<Item = (usize, &Occupant, &str)> {
@@ -134,7 +147,7 @@ impl<'a> Votes<'a> {
             Some((place, occupant, _)) => {
                 Verdict::Held { place, occupant: Occupant { retry_after, ..occupant.clone() } }
             }
-            None => Verdict::Contested,
+            None => Verdict::Contested { or_else: None },
         }
     }
 
@@ -250,7 +263,7 @@ mod tests {
         let half = counted(4, [held("a", 1), held("a", 1)]);
         assert!(half.verdict().is_none());
         let split = counted(4, [held("a", 1), held("a", 1), held("b", 1), held("b", 1)]);
-        assert!(matches!(split.verdict(), Some(Verdict::Contested)));
+        assert!(matches!(split.verdict(), Some(Verdict::Contested { or_else: None })));
         let holder = counted(4, [held("a", 1), held("b", 1), held("a", 1), held("a", 1)]);
         assert!(matches!(holder.verdict(), Some(Verdict::Held { .. })));
     }

@@ -23,7 +23,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local abstains = false
 if quarantine > 0 then
-  local epoch = tonumber(redis.call('GET', KEYS[#KEYS]) or '')
+  local epoch = redis.pcall('GET', KEYS[#KEYS])
+  epoch = type(epoch) == 'string' and tonumber(epoch)
   abstains = not epoch or now < epoch + quarantine
 end
 local j = 1

@@ -7,7 +7,8 @@
 -- Result   1 it does, 0 it is new or has lost its memory
 
 local time = redis.call('TIME')
-local epoch = tonumber(redis.call('GET', KEYS[1]) or '')
+local epoch = redis.pcall('GET', KEYS[1])
+epoch = type(epoch) == 'string' and tonumber(epoch)
 if epoch and time[1] * 1000000 + time[2] >= epoch + ARGV[1] * 1000 then
   return 1
 end

@@ -51,7 +51,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local floor = now - TRANSIT
 if quarantine > 0 then
-  local epoch = tonumber(redis.call('GET', KEYS[#KEYS]) or '')
+  local epoch = redis.pcall('GET', KEYS[#KEYS])
+  epoch = type(epoch) == 'string' and tonumber(epoch)
   if not epoch then
     redis.call('SET', KEYS[#KEYS], string.format('%.0f', now))
     epoch = now
@@ -99,8 +100,9 @@ if blocked then
   if life > 0 then
     local entry = string.format('%.0f', math.floor(now / 1000) + life) .. ' 0 ' .. ARGV[11]
     for i = 1, #KEYS - 1, COMPANIONS do
-      redis.call('ZADD', KEYS[i + 1], ARGV[10], ARGV[8])
-      redis.call('HSET', KEYS[i + 2], ARGV[8], entry)
+      -- A line that cannot be written keeps nobody from asking.
+      redis.pcall('ZADD', KEYS[i + 1], ARGV[10], ARGV[8])
+      redis.pcall('HSET', KEYS[i + 2], ARGV[8], entry)
       if redis.call('PTTL', KEYS[i + 1]) < life then
         redis.call('PEXPIRE', KEYS[i + 1], life)
         redis.call('PEXPIRE', KEYS[i + 2], life)
@@ -153,8 +155,9 @@ local value = token .. string.format(' %.0f ', proposed) .. ARGV[3] .. string.fo
 for i = 1, #KEYS - 1, COMPANIONS do
   redis.call('SET', KEYS[i], value, 'PX', ARGV[2])
   if redis.call('EXISTS', KEYS[i + 1]) == 1 then
-    redis.call('ZREM', KEYS[i + 1], ARGV[8])
-    redis.call('HDEL', KEYS[i + 2], ARGV[8])
+    -- Nothing may fail any more: the lock is granted.
+    redis.pcall('ZREM', KEYS[i + 1], ARGV[8])
+    redis.pcall('HDEL', KEYS[i + 2], ARGV[8])
   end
 end
 return 1

@@ -44,7 +44,8 @@ async fn see(
 
     let plain = look.plain.first();
     let namespace = plain.wire.strip_suffix(&format!(":{}", plain.key)).unwrap_or_default();
-    let probes = probes(namespace, plain, look.tagged.first(), &CHANNELS.replace('*', "doctor"));
+    let channel = CHANNELS.replace('*', "doctor");
+    let probes = probes(namespace, plain, look.tagged.first(), &channel, look.wanted);
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INFO");
     probes.iter().for_each(|probe| probe.add_to(&mut pipeline));
@@ -59,7 +60,8 @@ async fn see(
     remember(first_reading, &mut seen);
     if look.thorough {
         try_writing(connection, look, limit, &mut seen.refused).await?;
-        if connection.listen(limit).await == Listening::Refused {
+        // The nodes of a cluster are listened to on other connections, in another way, which was tried above.
+        if !look.wanted.cluster && connection.listen(limit).await == Listening::Refused {
             listening_refused(connection, limit, &mut seen.refused).await;
         }
         tokio::time::sleep(CLOCK_LOOK).await;

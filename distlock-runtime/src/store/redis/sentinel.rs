@@ -36,6 +36,9 @@ const DEFAULT_PORT: &str = "26379";
 /// How often the Sentinels are asked again while their last answer did not lead to a primary.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
+/// How often at the least. Each question is a connection to each Sentinel, from each process.
+const ASK_SELDOM: Duration = Duration::from_millis(500);
+
 /// Where a Sentinel publishes that it takes another server for the primary. The one that leads a failover says the first
 /// when it is over, and names the new one from the second on.
 const SWITCHES: [&str; 2] = ["+switch-master", "+promoted-slave"];
@@ -210,11 +213,13 @@ impl Sentinels {
 
     /// Completes when the Sentinels name another address than this one.
     async fn another_than(&self, address: &Address) {
+        let mut pause = ASK_AGAIN;
         loop {
-            sleep(ASK_AGAIN.mul_f64(0.5 + fastrand::f64())).await;
+            sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             if self.name_another_than(address).await {
                 return;
             }
+            pause = (pause * 2).min(ASK_SELDOM);
         }
     }
 
@@ -320,10 +325,10 @@ impl Sentinels {
     /// No Sentinel named a primary.
     fn nobody_knows(&self, answers: Vec<Answer>) -> StoreError {
         let name = &self.name;
-        let (mut known, mut unknowing, mut silent) = (HashSet::new(), 0, Vec::new());
+        let (mut known, mut unknowing, mut refused, mut silent) = (HashSet::new(), 0, Vec::new(), Vec::new());
         for answer in answers {
             match answer {
-                Answer::Refused(error) => return error,
+                Answer::Refused(error) => refused.push(error),
                 Answer::Unknown(names) => {
                     unknowing += 1;
                     known.extend(names);
@@ -332,8 +337,13 @@ impl Sentinels {
                 Answer::Primary(_) => {}
             }
         }
-        // One of several may have lost its configuration; that is no reason to call the URL wrong.
-        if unknowing > self.sentinels.len() / 2 {
+        // One of several may have lost its configuration, or have another one; that is no reason to call the URL wrong.
+        let most = self.sentinels.len() / 2;
+        if refused.len() > most {
+            return refused.swap_remove(0);
+        }
+        silent.extend(refused.into_iter().map(|error| error.text));
+        if unknowing > most {
             let mut known: Vec<_> = known.into_iter().map(|name| format!("`{name}`")).collect();
             known.sort();
             let known = if known.is_empty() { "none at all".to_owned() } else { known.join(", ") };
@@ -386,7 +396,8 @@ fn refused(host: &str, error: &RedisError) -> Answer {
             ),
         ));
     }
-    if code == "ERR" {
+    if code == "ERR" && error.detail().is_some_and(|detail| detail.to_ascii_lowercase().starts_with("unknown command"))
+    {
         return Answer::Refused(StoreError::new(
             StoreErrorKind::Config,
             format!(
@@ -512,6 +523,20 @@ mod tests {
         let nameless = read("redis+sentinel://one/main?sentinel_password=x").unwrap();
         assert_eq!(login(&nameless.sentinels[0].info).1, Some("x".into()));
         assert!(login(&nameless.sentinels[0].info).0.is_none_or(|user| user.is_empty()));
+    }
+
+    #[test]
+    fn a_server_is_called_no_sentinel_only_where_it_does_not_know_the_question() {
+        let answered = |text: &str| {
+            let error = redis::parse_redis_value(text.as_bytes()).and_then(Value::extract_error).unwrap_err();
+            refused("h:1", &error)
+        };
+        for unknown in ["-ERR unknown command 'SENTINEL', with args\r\n", "-ERR unknown command `SENTINEL`\r\n"] {
+            assert!(matches!(answered(unknown), Answer::Refused(error) if error.text.contains("is no Sentinel")));
+        }
+        for other in ["-ERR max number of clients reached\r\n", "-LOADING it loads\r\n"] {
+            assert!(matches!(answered(other), Answer::Nothing(text) if text.contains("h:1")), "{other}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What locking does on a server, in one list: what a user's rule must allow, and how each of it is tried without harm.
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline};
 
+use super::connection::Answer;
 use crate::key::LockName;
 use crate::store::facts::{Refused, Wanted};
 
@@ -133,16 +134,16 @@ impl Probe {
     }
 
     /// What its answer says. Anything but a refusal means that it may be done, whatever became of it.
-    pub(super) fn refused(&self, answer: &Value) -> Option<Refused> {
+    pub(super) fn refused(&self, answer: &Answer) -> Option<Refused> {
         refusal(answer, self.command, self.pattern.as_deref())
     }
 }
 
 /// Reads a refusal: servers before 7.0 say it in other words than later ones.
-pub(super) fn refusal(answer: &Value, command: &'static str, pattern: Option<&str>) -> Option<Refused> {
-    let Value::ServerError(error) = answer else { return None };
-    let details = error.details().unwrap_or_default();
-    if error.code() == "NOPERM" {
+pub(super) fn refusal(answer: &Answer, command: &'static str, pattern: Option<&str>) -> Option<Refused> {
+    let Err(error) = answer else { return None };
+    let details = error.detail().unwrap_or_default();
+    if error.code() == Some("NOPERM") {
         return Some(if details.contains("to run the") {
             Refused::Command(command)
         } else if details.contains("channel") {
@@ -151,7 +152,7 @@ pub(super) fn refusal(answer: &Value, command: &'static str, pattern: Option<&st
             Refused::Keys(pattern.unwrap_or("*").to_owned())
         });
     }
-    (error.code() == "ERR" && details.starts_with("unknown command")).then_some(Refused::Unknown(command))
+    (error.code() == Some("ERR") && details.starts_with("unknown command")).then_some(Refused::Unknown(command))
 }
 
 /// The commands, for a text.

@@ -143,7 +143,7 @@ async fn send(
             packet.add_command(if whole && place == 0 { RENEW.whole(keys, fill) } else { RENEW.known(keys, fill) });
         }
         let left = limit.saturating_sub(begun.elapsed());
-        let answers = node.store.connection(lane).send_each(&packet, unanswered.len(), left).await;
+        let answers = node.store.connection(lane).send_each(&packet, left).await;
         let answers = match answers.inspect_err(|_| topology.suspect(node)) {
             Ok(answers) => answers,
             Err(error) if answered.is_empty() => return Err(error),
@@ -154,7 +154,7 @@ async fn send(
         };
         let mut unknown = Vec::new();
         for (part, answer) in unanswered.into_iter().zip(answers) {
-            match answer {
+            match answer.map_err(Refusal::from) {
                 Ok(value) => {
                     let own = renewed(value).filter(|own| own.len() == part.renewals.len());
                     answered.push((part, own.map_or_else(|| Sent::Failed(garbled("renew")), Sent::Answered)));

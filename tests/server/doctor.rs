@@ -241,3 +241,17 @@ async fn a_server_that_is_gone_is_an_error_and_no_finding() {
     server.kill().unwrap();
     assert!(matches!(locks.doctor().await.unwrap_err(), LockError::Unavailable(_)));
 }
+
+#[tokio::test]
+async fn a_frozen_server_is_noticed_by_whoever_only_looks() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    server.pause().unwrap();
+    // Two answers are missing then, so that the connection is given up, and the next look begins with a new one.
+    for said in ["no answer from", "no answer from", "no connection"] {
+        let error = locks.doctor().await.unwrap_err();
+        assert!(matches!(error, LockError::Unavailable(_)) && error.to_string().contains(said), "{said}: {error}");
+    }
+    server.resume().unwrap();
+    assert_eq!(findings(&locks).await, []);
+}

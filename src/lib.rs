@@ -35,6 +35,8 @@
 //! # Features
 //!
 //! * `cluster`: a Redis Cluster, with the URL `redis+cluster://host,host`.
+//! * `sentinel`: the primary that Sentinels name, with the URL `redis+sentinel://host,host/name`.
+//! * `tls-rustls`: encrypted connections, with `rediss://`.
 //! * `testing`: managers over in-process streams, for fault tests under paused time.
 //! * `tracing`: sends lost leases, unanswered releases and outages to [`tracing`](https://docs.rs/tracing).
 
@@ -68,6 +70,10 @@ struct Failover;
 #[cfg(doctest)]
 #[doc = include_str!("../docs/operations.md")]
 struct Operations;
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/redlock.md")]
+struct Redlock;
 
 // What only a build sees, for it depends on what a generic function is used with.
 /// ```compile_fail,E0080

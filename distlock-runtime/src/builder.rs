@@ -39,6 +39,9 @@ const LONGEST_QUARANTINE: Duration = Duration::from_secs(10 * 60);
 /// The longest `max_ttl`: servers refuse expiries near the end of their number range.
 const LONGEST_MAX_TTL: Duration = Duration::from_secs(10 * 366 * 24 * 60 * 60);
 
+/// The longest time-out of a command or a connection: far beyond any use, and short enough to be reckoned with.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
 /// Settings of a [`LockManager`].
 #[derive(Clone)]
 #[must_use]
@@ -114,7 +117,8 @@ impl Builder {
     ///
     /// A lease then outlives the loss of a minority of the servers. The servers must know nothing of each other: no
     /// replicas, no cluster. An even number works and is warned of: four bear no more failures than three. Who waits for a
-    /// key of another process asks at random intervals; there is no common line, and so no order between processes.
+    /// key of another process is told by each server for itself; there is no common line, and so no order between processes
+    /// that is guaranteed.
     ///
     /// ```no_run
     /// # use distlock_runtime as distlock;
@@ -168,13 +172,13 @@ impl Builder {
         self
     }
 
-    /// How long one command may go unanswered. Default 500 ms.
+    /// How long one command may go unanswered, up to an hour. Default 500 ms.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// How long one connection attempt may take. Default 1 s.
+    /// How long one connection attempt may take, up to an hour. Default 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
@@ -454,6 +458,11 @@ impl Builder {
         {
             if timeout.is_zero() {
                 return bad(format!("`{name}` of zero lets no command be answered; give it some milliseconds"));
+            }
+            if timeout > LONGEST_TIMEOUT {
+                return bad(format!(
+                    "`{name}` of {timeout:?} is longer than {LONGEST_TIMEOUT:?}; give it some seconds at the most, for a caller waits as long as its `wait` says"
+                ));
             }
         }
         match self.replica_acks {

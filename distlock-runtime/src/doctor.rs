@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::LockError;
-use crate::store::facts::{Info, NodeFacts, Reading, Refused, Seen};
+use crate::store::facts::{Info, NodeFacts, Reading, Refused, Seen, Wanted};
 
 /// How much two servers' clocks may differ before it is told. Fencing tokens are taken from them.
 const CLOCKS_APART: Duration = Duration::from_secs(1);
@@ -111,17 +111,6 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What the manager wants of its servers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
-    /// Share of the ttl given up for clocks that run at different rates.
-    pub(crate) drift: f64,
-    /// Whether grants wait for replicas.
-    pub(crate) replica_acks: bool,
-    /// Whether the URL is that of a cluster.
-    pub(crate) cluster: bool,
-}
-
 /// Judges what was seen of all servers of a manager, worst first. An error only where none could be asked.
 pub(crate) fn judge(nodes: &[NodeFacts], wanted: Wanted) -> Result<Vec<Finding>, LockError> {
     let mut findings = Vec::new();
@@ -159,14 +148,15 @@ fn judge_refusal(node: &str, refused: &Refused) -> Finding {
     let by_command = |command: &str, else_kind| match command {
         "EVAL" | "EVALSHA" => (Scripts, Problem),
         // Who cannot be told looks by itself.
-        "PUBLISH" | "SUBSCRIBE" => (WakeUps, Warning),
+        "PUBLISH" | "SUBSCRIBE" | "SPUBLISH" | "SSUBSCRIBE" => (WakeUps, Warning),
         _ => (else_kind, Problem),
     };
     match refused {
         Refused::Command(command) => {
             let (kind, severity) = by_command(command, Permission);
             let what = format!("the user may not run `{command}`");
-            Finding::new(kind, severity, node, what, format!("add `+{}` to its rule", command.to_ascii_lowercase()))
+            let word = command.to_ascii_lowercase().replace(' ', "|");
+            Finding::new(kind, severity, node, what, format!("add `+{word}` to its rule"))
         }
         Refused::Keys(pattern) => {
             let what = format!("the user may not use the keys `{pattern}`");
@@ -194,7 +184,7 @@ fn judge_refusal(node: &str, refused: &Refused) -> Finding {
 
 fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Finding>) {
     use FindingKind::{ClusterMismatch, Eviction, Replica, UnacknowledgedReplicas, Version};
-    use Severity::{Problem, Warning};
+    use Severity::{Note, Problem, Warning};
     let mut add =
         |kind, severity, what: String, fix: &str| findings.push(Finding::new(kind, severity, node, what, fix));
     if info.max_memory > 0 && !matches!(info.eviction.as_str(), "noeviction" | "") {
@@ -205,16 +195,21 @@ fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Findin
             "set `maxmemory-policy noeviction`, or use a server of its own for locks",
         );
     }
-    if info.is_replica {
+    // A cluster tells by itself who is whose replica.
+    if info.is_replica && !wanted.cluster {
         add(Replica, Problem, "it is a read-only replica".to_owned(), "connect to its primary");
     }
     if info.replicas > 0 && !wanted.replica_acks {
-        add(
-            UnacknowledgedReplicas,
-            Warning,
-            format!("{} of its replicas may be promoted without the newest locks", info.replicas),
-            "have grants acknowledged with `Builder::replica_acks`, and let the resource check fencing tokens",
-        );
+        let (severity, fix) = if wanted.cluster {
+            (Note, "let the resource check fencing tokens; nothing else helps in a cluster")
+        } else {
+            (
+                Warning,
+                "have grants acknowledged with `Builder::replica_acks`, and let the resource check fencing tokens",
+            )
+        };
+        let what = format!("{} of its replicas may be promoted without the newest locks", info.replicas);
+        add(UnacknowledgedReplicas, severity, what, fix);
     }
     if info.is_cluster != wanted.cluster {
         let (what, fix) = if info.is_cluster {

@@ -307,7 +307,8 @@ impl Grant {
             self.end(End::AtServer(place, cause));
             return true;
         }
-        if answers.contains(&Renewed::Unknown) {
+        // Of what no answer came for, nothing is known.
+        if answers.len() < self.names.len() || answers.contains(&Renewed::Unknown) {
             return false;
         }
         self.prolong(sent_at, ttl);
@@ -440,5 +441,26 @@ impl View {
         // The grant has every key that is seen through it.
         let place = self.grant.names.iter().position(|name| name.wire == *wire).unwrap_or_default();
         self.grant.fencing_tokens.at(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manager::LockManager;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_was_not_answered_for_all_keys_prolongs_nothing() {
+        const TTL: Duration = Duration::from_secs(1);
+        let locks = LockManager::in_memory();
+        let _lease = locks.lock("k").ttl(TTL).acquire().await.unwrap();
+        let grant = locks.inner().watchdog.live().remove(0);
+        let deadline = grant.deadline();
+        tokio::time::advance(TTL / 10).await;
+        let sent_at = locks.inner().clock.now();
+        assert!(!grant.renewed(&[], sent_at, TTL));
+        assert_eq!(grant.deadline(), deadline);
+        assert!(grant.renewed(&[Renewed::Yes], sent_at, TTL));
+        assert!(grant.deadline() > deadline);
     }
 }

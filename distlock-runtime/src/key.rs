@@ -128,6 +128,11 @@ impl Namespace {
         Self { fences: Fences::OnePerSlot, ..self }
     }
 
+    /// Whether its locks are in a Cluster.
+    pub(crate) fn is_in_cluster(&self) -> bool {
+        !matches!(self.fences, Fences::One(_))
+    }
+
     /// Another namespace of the same manager.
     fn sibling(&self, text: &str) -> Result<Self, LockError> {
         let sibling = Self::new(text)?;

@@ -15,7 +15,7 @@ use crate::clock::{Clock, needs_runtime};
 use crate::declarations::LockKey;
 #[cfg(feature = "tracing")]
 use crate::doctor::Severity;
-use crate::doctor::{self, Finding, Wanted};
+use crate::doctor::{self, Finding};
 use crate::error::{Closed, Config, LockError, LossCause};
 use crate::events;
 use crate::gate::Gate;
@@ -25,7 +25,7 @@ use crate::lock::Lock;
 use crate::registry;
 use crate::settings::Defaults;
 use crate::store::LockStore;
-use crate::store::facts::Look;
+use crate::store::facts::{Look, Wanted};
 use crate::store::memory::MemoryStore;
 use crate::watchdog::{Home, Watchdog};
 
@@ -82,22 +82,31 @@ impl LockManager {
     /// Connects to the server at `url`: `redis://[user:password@]host[:port][/db]`, the same with `rediss://` and TLS,
     /// `unix:///path[?user=..&pass=..&db=..]`, or `memory:`. A URL without a scheme gets `redis://`.
     ///
-    /// With the feature `cluster` also a Redis Cluster, `redis+cluster://[user:password@]host[:port],host[:port]`: some of
-    /// its nodes, by which the others are found. Keys that are taken together must be in one slot there.
+    /// Or to several:
+    ///
+    /// * `redlock:URL,URL,URL`: independent servers, of which a majority decides; see [`Builder::redlock`].
+    /// * `redis+sentinel://[user:password@]host[:port],host[:port]/name[/db]`, with the feature `sentinel`: the primary that
+    ///   these Sentinels call `name`.
+    /// * `redis+cluster://[user:password@]host[:port],host[:port]`, with the feature `cluster`: some nodes of a Redis Cluster,
+    ///   by which the others are found. Keys that are taken together must be in one slot there.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<(), distlock_runtime::LockError> {
     /// # use distlock_runtime::LockManager;
     /// let one = LockManager::connect("redis://127.0.0.1:6379").await?;
-    /// let many = LockManager::connect("redis+cluster://10.0.0.1:6379,10.0.0.2:6379").await?;
+    /// let many = LockManager::connect("redlock:redis://10.0.0.1,redis://10.0.0.2,redis://10.0.0.3").await?;
     /// # let _ = (one, many);
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     ///
-    /// `Unavailable` when no server answers within the connect time-out of one second, `Permission` when it refuses the
-    /// login, `Config` when the URL cannot be used.
+    /// `Unavailable` when no server, or of several no majority, answers within the connect time-out of one second,
+    /// `Permission` when it refuses the login, `Config` when the URL cannot be used.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind; a connection that is being made is closed.
     pub async fn connect(url: impl Into<String>) -> Result<Self, LockError> {
         Self::builder().url(url).build().await
     }
@@ -107,6 +116,10 @@ impl LockManager {
     /// # Errors
     ///
     /// `Config` when the variable is not set, else those of [`connect`](Self::connect).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`connect`](Self::connect).
     pub async fn from_env() -> Result<Self, LockError> {
         match std::env::var(URL_VARIABLE) {
             Ok(url) if !url.trim().is_empty() => Self::connect(url).await,
@@ -305,14 +318,18 @@ impl Inner {
 
     async fn examine(&self, thorough: bool, limit: Duration) -> Result<Vec<Finding>, LockError> {
         let name = |key: &str| self.namespace.names(&Keys::one(key.to_owned()));
+        let wanted = Wanted {
+            drift: self.defaults.drift,
+            replica_acks: self.replica_acks,
+            cluster: self.namespace.is_in_cluster(),
+        };
         let look = Look {
             clock: self.clock,
             plain: name(&format!("doctor:{}", uuid::Uuid::new_v4().simple()))?,
             tagged: name("{doctor}:tagged")?,
             thorough,
+            wanted,
         };
-        // Where a failover may lose a grant that nobody else has.
-        let wanted = Wanted { drift: self.defaults.drift, replica_acks: self.replica_acks, cluster: false };
         doctor::judge(&self.store.facts(&look, limit).await, wanted)
     }
 

@@ -53,11 +53,12 @@ impl Service {
             "unix" | "redis+unix" | "valkey+unix" => Ok(Self::Server(format!("unix{rest}"))),
             "rediss" | "valkeys" => Ok(Self::Server(format!("rediss{rest}"))),
             #[cfg(feature = "cluster")]
-            "redis+cluster" | "redis-cluster" | "cluster" => Ok(Self::Cluster(format!("redis{rest}"))),
+            "redis+cluster" | "valkey+cluster" | "redis-cluster" | "cluster" => Ok(Self::Cluster(format!("redis{rest}"))),
             #[cfg(feature = "cluster")]
-            "rediss+cluster" | "rediss-cluster" => Ok(Self::Cluster(format!("rediss{rest}"))),
+            "rediss+cluster" | "valkeys+cluster" | "rediss-cluster" => Ok(Self::Cluster(format!("rediss{rest}"))),
             #[cfg(not(feature = "cluster"))]
-            "redis+cluster" | "redis-cluster" | "cluster" | "rediss+cluster" | "rediss-cluster" => Err(Config::new(
+            "redis+cluster" | "valkey+cluster" | "redis-cluster" | "cluster" | "rediss+cluster" | "valkeys+cluster"
+            | "rediss-cluster" => Err(Config::new(
                 "`redis+cluster://` needs the feature `cluster`; write `features = [\"cluster\"]` at `distlock` in Cargo.toml",
             )
             .into()),

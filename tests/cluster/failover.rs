@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, block_in_place};
 use crate::support::{manager, ms, timed, until};
 
 /// How many primaries are killed one after the other.
-const FAILOVERS: &str = "DISTLOCK_TEST_FAILOVERS";
+const FAILOVERS: &str = "DISTLOCK_FAILOVERS";
 
 /// What tasks saw that take one key each, over and over.
 #[derive(Debug, Default)]

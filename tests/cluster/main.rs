@@ -4,6 +4,7 @@
 //! fail than a plain run does.
 
 mod basics;
+mod doctor;
 mod failover;
 mod migration;
 mod refusals;

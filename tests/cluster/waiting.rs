@@ -16,6 +16,9 @@ async fn a_released_key_is_taken_at_once_on_every_node() {
         return;
     }
     let (holder, locks) = (manager(&cluster).await, manager(&cluster).await);
+    let told = || cluster.nodes().iter().map(|node| node.calls("spublish").unwrap()).sum::<u64>();
+    // The look that is taken at connect tries it as well.
+    let before = told();
     for number in 0..12 {
         let key = format!("k{number}");
         let held = holder.lock(&*key).ttl(ms(30_000)).acquire().await.unwrap();
@@ -33,8 +36,7 @@ async fn a_released_key_is_taken_at_once_on_every_node() {
         let channels = node.command(&["PUBSUB", "SHARDCHANNELS"]).unwrap();
         assert!(channels.as_list().unwrap().len() <= 1, "{channels:?}");
     }
-    let told: u64 = cluster.nodes().iter().map(|node| node.calls("spublish").unwrap()).sum();
-    assert_eq!(told, 12);
+    assert_eq!(told() - before, 12);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -58,6 +58,18 @@ async fn a_shutdown_ends_what_is_live_and_closes_the_manager() {
     }
 }
 
+#[tokio::test]
+async fn a_time_out_that_cannot_be_reckoned_with_is_refused() {
+    let builder = || LockManager::builder().url("memory:");
+    for limit in [std::time::Duration::MAX, ms(3_600_001), ms(0)] {
+        for builder in [builder().response_timeout(limit), builder().connect_timeout(limit)] {
+            let refused = builder.build().await.unwrap_err();
+            assert!(matches!(refused, LockError::Config(_)) && refused.to_string().contains("timeout"), "{refused:?}");
+        }
+    }
+    builder().response_timeout(ms(3_600_000)).connect_timeout(ms(3_600_000)).build().await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiters_of_a_closed_manager_are_told() {
     let locks = LockManager::in_memory();

@@ -55,6 +55,62 @@ async fn each_mistake_in_the_url_is_named() {
 }
 
 #[tokio::test]
+async fn one_sentinel_that_wants_a_login_does_not_make_an_outage_of_the_others_a_refusal() {
+    let set = sentinels_or_skip!();
+    let [closed, others @ ..] = set.sentinels() else { panic!() };
+    closed.command(&["ACL", "SETUSER", "default", "resetpass", ">other1"]).unwrap();
+    LockManager::connect(set.url()).await.unwrap();
+    others.iter().for_each(|other| other.kill().unwrap());
+    let error = error(set.url()).await;
+    assert!(matches!(error, LockError::Unavailable(_)) && error.is_retryable(), "{error:?}");
+    // What can be mended is told all the same.
+    assert!(error.to_string().contains("sentinel_password=..."), "{error}");
+}
+
+/// What `docs/operations.md` allows a user at the Sentinels.
+fn documented_rule() -> Vec<String> {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+    let (_, rest) = guide.split_once("ACL SETUSER watcher on >PASSWORD").unwrap();
+    let (rule, _) = rest.split_once("```").unwrap();
+    rule.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_documented_rule_is_enough_at_the_sentinels() {
+    let set = sentinels_or_skip!();
+    let rule = documented_rule();
+    let url = |rule: &[&String]| {
+        for sentinel in set.sentinels() {
+            let words = rule.iter().map(|word| word.as_str());
+            let command: Vec<_> =
+                ["ACL", "SETUSER", "watcher", "reset", "on", ">guard1"].into_iter().chain(words).collect();
+            sentinel.command(&command).unwrap();
+        }
+        format!("{}?sentinel_username=watcher&sentinel_password=guard1", set.url())
+    };
+    // Whether one of them is listened to on both channels.
+    let is_watched = || {
+        set.sentinels().iter().any(|sentinel| {
+            let clients = sentinel.command(&["CLIENT", "LIST"]).unwrap();
+            clients.as_text().unwrap().lines().any(|it| it.contains("user=watcher") && it.contains(" sub=2 "))
+        })
+    };
+    let locks = LockManager::connect(url(&rule.iter().collect::<Vec<_>>())).await.unwrap();
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    let begun = std::time::Instant::now();
+    while !is_watched() {
+        assert!(begun.elapsed() < ms(5000), "nobody watches");
+        tokio::time::sleep(ms(20)).await;
+    }
+    let mynaster = format!("{}/mynaster?sentinel_username=watcher&sentinel_password=guard1", urls(set.sentinels()));
+    assert!(error(mynaster).await.to_string().contains("but `mymaster`"));
+    drop(locks);
+    let asking: Vec<_> = rule.iter().filter(|word| *word != "+sentinel|get-master-addr-by-name").collect();
+    let refused = error(url(&asking)).await;
+    assert!(matches!(refused, LockError::Permission(_)), "{refused:?}");
+}
+
+#[tokio::test]
 async fn dead_and_frozen_sentinels_cost_no_more_than_their_own_time_out() {
     let set = sentinels_or_skip!();
     let [first, second, third] = set.sentinels() else { panic!() };

@@ -128,6 +128,28 @@ async fn each_permission_that_is_missing_is_named_and_no_other() {
 }
 
 #[tokio::test]
+async fn locks_that_replicas_acknowledge_take_one_word_more() {
+    let server = server_or_skip!();
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+    assert!(guide.contains("# with `replica_acks`, beside that\nACL SETUSER app +wait\n"));
+    let mut rule = documented_rule();
+    as_user(&server, "app", &rule).await;
+    let url = format!("redis://app:p@127.0.0.1:{}", server.port());
+    let locks = LockManager::builder().url(url).replica_acks(1, ms(100)).build().await.unwrap();
+    let found = findings(&locks).await;
+    assert_eq!(kinds(&found), [FindingKind::Permission], "{found:?}");
+    assert!(found[0].fix().contains("`+wait`"), "{}", found[0]);
+    let refused = locks.lock("k").acquire().await.unwrap_err();
+    assert!(matches!(refused, LockError::Permission(_)), "{refused:?}");
+    rule.push("+wait".to_owned());
+    as_user(&server, "app", &rule).await;
+    assert_eq!(findings(&locks).await, []);
+    // Allowed, and nobody there.
+    let alone = locks.lock("k").acquire().await.unwrap_err();
+    assert!(matches!(alone, LockError::Unavailable(_)), "{alone:?}");
+}
+
+#[tokio::test]
 async fn keys_that_may_only_be_read_are_told() {
     let server = server_or_skip!();
     if server.command(&["ACL", "SETUSER", "probe", "%R~x"]).is_err() {
@@ -218,4 +240,18 @@ async fn a_server_that_is_gone_is_an_error_and_no_finding() {
     let locks = manager(&server).await;
     server.kill().unwrap();
     assert!(matches!(locks.doctor().await.unwrap_err(), LockError::Unavailable(_)));
+}
+
+#[tokio::test]
+async fn a_frozen_server_is_noticed_by_whoever_only_looks() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    server.pause().unwrap();
+    // Two answers are missing then, so that the connection is given up, and the next look begins with a new one.
+    for said in ["no answer from", "no answer from", "no connection"] {
+        let error = locks.doctor().await.unwrap_err();
+        assert!(matches!(error, LockError::Unavailable(_)) && error.to_string().contains(said), "{said}: {error}");
+    }
+    server.resume().unwrap();
+    assert_eq!(findings(&locks).await, []);
 }

@@ -107,6 +107,17 @@ async fn a_wrong_port_is_told_from_a_wrong_certificate() {
 }
 
 #[tokio::test]
+async fn a_server_that_goes_away_during_the_handshake_is_an_outage() {
+    // As a balancer does that has no server behind it, and the system for a server that was killed.
+    let balancer = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("rediss://{}", balancer.local_addr().unwrap());
+    tokio::spawn(async move { while balancer.accept().await.is_ok() {} });
+    let error = connect(url, Tls::new()).await.unwrap_err();
+    assert!(matches!(error, LockError::Unavailable(_)) && error.is_retryable(), "{error:?}");
+    assert!(error.to_string().contains("TLS port") && error.to_string().contains("`redis://`"), "{error}");
+}
+
+#[tokio::test]
 async fn a_certificate_that_cannot_be_read_is_refused_before_anything_is_sent() {
     let certificates = Certificates::new().unwrap();
     let (cert, key) = (certificates.client_cert_pem(), certificates.client_key_pem());

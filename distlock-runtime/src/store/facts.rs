@@ -16,6 +16,18 @@ pub(crate) struct Look {
     pub(crate) tagged: Arc<Names>,
     /// Takes a second look at the clock, and asks whether wake-ups come.
     pub(crate) thorough: bool,
+    pub(crate) wanted: Wanted,
+}
+
+/// What the manager wants of its servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Share of the ttl given up for clocks that run at different rates.
+    pub(crate) drift: f64,
+    /// Whether grants wait for replicas.
+    pub(crate) replica_acks: bool,
+    /// Whether they are the nodes of a cluster.
+    pub(crate) cluster: bool,
 }
 
 /// One server.

@@ -121,7 +121,7 @@ impl Line {
             }
         }));
         commands.cmd("WAIT").arg(self.wanted).arg(millis(self.limit));
-        let mut values = self.connection.send_all(&commands, 2, self.limit + self.response_timeout).await?.into_iter();
+        let mut values = self.connection.send_all(&commands, self.limit + self.response_timeout).await?.into_iter();
         let (Some(found), Some(Value::Int(got))) = (values.next(), values.next()) else { return Err(garbled("ack")) };
         let found = answers(found, |answer| Some(answer == 1)).filter(|found| found.len() == keys);
         let mut found = found.ok_or_else(|| garbled("ack"))?.into_iter();

@@ -60,7 +60,7 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
         "NOPERM" => StoreError::new(
             Permission,
             format!(
-                "{detail}; allow the locking commands ({}{IN_CLUSTER}) on the keys of the namespace, or ask `LockManager::doctor` what is missing",
+                "{detail}; allow the locking commands ({}) on the keys of the namespace, or ask `LockManager::doctor` what is missing",
                 permissions::commands()
             ),
         ),
@@ -86,10 +86,6 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
     let meaning = StoreError { detour: super::cluster::Detour::read(code, detail).map(Box::new), ..meaning };
     meaning
 }
-
-/// What a Cluster takes beside that.
-const IN_CLUSTER: &str =
-    if cfg!(feature = "cluster") { "; in a Cluster also CLUSTER SLOTS, ASKING, SPUBLISH, SSUBSCRIBE" } else { "" };
 
 const CODES: [&str; 13] = [
     "NOPERM",

@@ -122,7 +122,7 @@ impl Connection {
         let Ok(Some((live, answer))) = subscribed.await else { return Listening::NotYet };
         match answer {
             Ok(()) => live.listening.begin(told.channel.clone()),
-            Err(error) if closes_connection(&error) => self.note_answer::<()>(&live, &Err(error)),
+            Err(error) if closes_connection(&error) => self.note_answer(&live, [&error]),
             Err(error) => {
                 events::wake_ups_refused(&classify(&error).text);
                 live.listening.refuse();
@@ -162,36 +162,40 @@ impl Connection {
     ///
     /// Cancel safe in this sense: a command whose future is dropped is not repeated, but may be executed.
     pub(crate) async fn send(&self, command: &Cmd, limit: Duration) -> Result<Value, Refusal> {
-        self.send_packet(Packet::Command(command), limit).await
+        self.last_of(Packet::Command(command), limit).await
     }
 
     /// [`send`](Self::send) to a node that the command's slot is on its way to.
     #[cfg(feature = "cluster")]
     pub(super) async fn send_asking(&self, command: &Cmd, limit: Duration) -> Result<Value, Refusal> {
-        let mut asking = redis::Pipeline::with_capacity(2);
+        let mut asking = Pipeline::with_capacity(2);
         asking.cmd("ASKING").add_command(command.clone());
-        self.send_packet(Packet::LastOf(&asking), limit).await
+        self.last_of(Packet::All(&asking), limit).await
     }
 
-    /// Sends so many commands in one packet; an answer for each.
-    #[cfg(feature = "cluster")]
-    pub(super) async fn send_each(
-        &self,
-        packet: &redis::Pipeline,
-        count: usize,
-        limit: Duration,
-    ) -> Result<Vec<Result<Value, Refusal>>, StoreError> {
-        let broken = || StoreError::unanswered(format!("{} gave too few answers", self.address()));
-        match self.send_packet(Packet::All(packet, count), limit).await {
-            Ok(Value::Array(answers)) if answers.len() == count => {
-                Ok(answers.into_iter().map(|answer| answer.extract_error().map_err(Refusal::from)).collect())
-            }
-            Ok(_) | Err(Refusal::NoScript) => Err(broken()),
-            Err(Refusal::Failed(error)) => Err(error),
+    /// Sends commands in one piece, which are answered in their order. Each has an answer of its own, which may be an error.
+    pub(super) async fn send_each(&self, commands: &Pipeline, limit: Duration) -> Result<Answers, StoreError> {
+        self.exchange(Packet::All(commands), limit).await.map_err(|error| match error {
+            Refusal::Failed(error) => error,
+            Refusal::NoScript => self.too_few(),
+        })
+    }
+
+    /// [`send_each`](Self::send_each), where an error among the answers is the error of all.
+    pub(super) async fn send_all(&self, commands: &Pipeline, limit: Duration) -> Result<Vec<Value>, StoreError> {
+        let answers = self.send_each(commands, limit).await?;
+        answers.into_iter().collect::<Result<_, _>>().map_err(|error| classify(&error))
+    }
+
+    async fn last_of(&self, packet: Packet<'_>, limit: Duration) -> Result<Value, Refusal> {
+        match self.exchange(packet, limit).await?.pop() {
+            Some(answer) => answer.map_err(Refusal::from),
+            None => Err(self.too_few().into()),
         }
     }
 
-    async fn send_packet(&self, packet: Packet<'_>, limit: Duration) -> Result<Value, Refusal> {
+    /// Everything that is sent goes through here: within `limit`, connecting included, and what becomes of it is noted.
+    async fn exchange(&self, packet: Packet<'_>, limit: Duration) -> Result<Answers, Refusal> {
         let deadline = Instant::now() + limit.min(FAR);
         let mut live = match self.current() {
             Some(live) => live,
@@ -200,61 +204,26 @@ impl Connection {
         let sent_at = Instant::now();
         let left = deadline.saturating_duration_since(sent_at);
         match timeout(left, packet.send(&mut live.connection)).await {
-            Ok(answer) => {
-                self.note_answer(&live, &answer);
-                answer.map_err(Refusal::from)
+            Ok(Ok(answers)) if answers.len() == packet.len() => {
+                let answers: Answers = answers.into_iter().map(Value::extract_error).collect();
+                self.note_answer(&live, answers.iter().filter_map(|answer| answer.as_ref().err()));
+                Ok(answers)
             }
-            Err(_elapsed) => {
-                self.note_silence(&live, sent_at);
-                Err(Refusal::Failed(StoreError::unanswered(format!(
-                    "no answer from {} within {limit:?}",
-                    self.address()
-                ))))
-            }
-        }
-    }
-
-    /// Sends several commands in one trip. Each has an answer of its own, which may be an error.
-    pub(super) async fn ask_all(&self, commands: &Pipeline, limit: Duration) -> Result<Vec<Value>, StoreError> {
-        let mut live = self.connect(limit).await?;
-        match timeout(limit, live.connection.send_packed_commands(commands, 0, commands.len())).await {
-            Ok(Ok(answers)) => Ok(answers),
+            Ok(Ok(_)) => Err(self.too_few().into()),
             Ok(Err(error)) => {
-                let failure = classify(&error);
-                self.note_answer::<()>(&live, &Err(error));
-                Err(failure)
-            }
-            Err(_elapsed) => Err(StoreError::unanswered(format!("no answer from {} within {limit:?}", self.address()))),
-        }
-    }
-
-    /// Sends commands in one piece on one connection, which answers them in their order. An error among the answers is the
-    /// error of all.
-    pub(super) async fn send_all(
-        &self,
-        commands: &Pipeline,
-        count: usize,
-        limit: Duration,
-    ) -> Result<Vec<Value>, StoreError> {
-        let deadline = Instant::now() + limit.min(FAR);
-        let mut live = match self.current() {
-            Some(live) => live,
-            None => self.connect(limit).await?,
-        };
-        let sent_at = Instant::now();
-        let left = deadline.saturating_duration_since(sent_at);
-        match timeout(left, live.connection.send_packed_commands(commands, 0, count)).await {
-            Ok(answers) => {
-                let answers = answers
-                    .and_then(|answers| answers.into_iter().map(Value::extract_error).collect::<Result<Vec<_>, _>>());
-                self.note_answer(&live, &answers);
-                answers.map_err(|error| classify(&error))
+                self.note_answer(&live, [&error]);
+                Err(error.into())
             }
             Err(_elapsed) => {
                 self.note_silence(&live, sent_at);
-                Err(StoreError::unanswered(format!("no answer from {} within {limit:?}", self.address())))
+                let text = format!("no answer from {} within {limit:?}", self.address());
+                Err(StoreError::unanswered(text).into())
             }
         }
+    }
+
+    fn too_few(&self) -> StoreError {
+        StoreError::unanswered(format!("{} gave too few answers", self.address()))
     }
 
     /// Another connection to the same place, which is told of nothing.
@@ -342,8 +311,9 @@ impl Connection {
         }
     }
 
-    fn note_answer<T>(&self, used: &Live, answer: &Result<T, RedisError>) {
-        let broken = answer.as_ref().is_err_and(closes_connection);
+    /// The server has answered, and these are the errors among what it said.
+    fn note_answer<'a>(&self, used: &Live, errors: impl IntoIterator<Item = &'a RedisError>) {
+        let broken = errors.into_iter().any(closes_connection);
         let mut slot = self.lock();
         if let State::Connected { live, silence } = &mut slot.state
             && Arc::ptr_eq(&live.listening, &used.listening)
@@ -383,28 +353,30 @@ impl Connection {
     }
 }
 
+/// What a server says to one command.
+pub(super) type Answer = Result<Value, RedisError>;
+
+/// The answers to commands that left together, in their order.
+pub(super) type Answers = Vec<Answer>;
+
 /// What is written at once.
 enum Packet<'a> {
     Command(&'a Cmd),
-    /// Two commands; the answer of the second counts.
-    #[cfg(feature = "cluster")]
-    LastOf(&'a redis::Pipeline),
-    /// So many commands; their answers, errors among them, are one value.
-    #[cfg(feature = "cluster")]
-    All(&'a redis::Pipeline, usize),
+    All(&'a Pipeline),
 }
 
 impl Packet<'_> {
-    async fn send(&self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+    fn len(&self) -> usize {
         match self {
-            Self::Command(command) => connection.send_packed_command(command).await?.extract_error(),
-            #[cfg(feature = "cluster")]
-            Self::LastOf(pair) => {
-                let mut answers = connection.send_packed_commands(pair, 1, 1).await?;
-                answers.pop().unwrap_or(Value::Nil).extract_error()
-            }
-            #[cfg(feature = "cluster")]
-            Self::All(all, count) => connection.send_packed_commands(all, 0, *count).await.map(Value::Array),
+            Self::Command(_) => 1,
+            Self::All(commands) => commands.len(),
+        }
+    }
+
+    async fn send(&self, connection: &mut MultiplexedConnection) -> Result<Vec<Value>, RedisError> {
+        match self {
+            Self::Command(command) => Ok(vec![connection.send_packed_command(command).await?]),
+            Self::All(commands) => connection.send_packed_commands(commands, 0, commands.len()).await,
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::{Pipeline, Value};
 
-use super::connection::Connection;
+use super::connection::{Answer, Connection};
 use super::listening::Listening;
 use super::permissions::{CHANNELS, Probe, probes, refusal, writing_probe};
 use super::replies::text;
@@ -44,22 +44,24 @@ async fn see(
 
     let plain = look.plain.first();
     let namespace = plain.wire.strip_suffix(&format!(":{}", plain.key)).unwrap_or_default();
-    let probes = probes(namespace, plain, look.tagged.first(), &CHANNELS.replace('*', "doctor"));
+    let channel = CHANNELS.replace('*', "doctor");
+    let probes = probes(namespace, plain, look.tagged.first(), &channel, look.wanted);
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INFO");
     probes.iter().for_each(|probe| probe.add_to(&mut pipeline));
-    let answers = connection.ask_all(&pipeline, limit).await?;
+    let answers = connection.send_each(&pipeline, limit).await?;
     let (info, answers) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
-    match text(info) {
+    match info.as_ref().ok().and_then(text) {
         Some(text) => seen.info = Some(Info::read(text)),
         None => add(&mut seen.refused, Refused::Info),
     }
-    let denied = |(probe, answer): (&Probe, &Value)| probe.refused(answer);
+    let denied = |(probe, answer): (&Probe, &Answer)| probe.refused(answer);
     probes.iter().zip(answers).filter_map(denied).for_each(|refused| add(&mut seen.refused, refused));
     remember(first_reading, &mut seen);
     if look.thorough {
         try_writing(connection, look, limit, &mut seen.refused).await?;
-        if connection.listen(limit).await == Listening::Refused {
+        // The nodes of a cluster are listened to on other connections, in another way, which was tried above.
+        if !look.wanted.cluster && connection.listen(limit).await == Listening::Refused {
             listening_refused(connection, limit, &mut seen.refused).await;
         }
         tokio::time::sleep(CLOCK_LOOK).await;
@@ -83,7 +85,7 @@ async fn try_writing(
     let mut pipeline = Pipeline::new();
     probe.add_to(&mut pipeline);
     pipeline.add_command(undo);
-    let answers = connection.ask_all(&pipeline, limit).await?;
+    let answers = connection.send_each(&pipeline, limit).await?;
     if let Some(denied) = answers.first().and_then(|answer| probe.refused(answer)) {
         add(refused, denied);
     }
@@ -94,7 +96,7 @@ async fn try_writing(
 async fn listening_refused(connection: &Connection, limit: Duration, refused: &mut Vec<Refused>) {
     let mut pipeline = Pipeline::new();
     pipeline.cmd("SUBSCRIBE").arg(CHANNELS.replace('*', "doctor"));
-    let answers = connection.ask_all(&pipeline, limit).await.unwrap_or_default();
+    let answers = connection.send_each(&pipeline, limit).await.unwrap_or_default();
     let denied = answers.first().and_then(|answer| refusal(answer, "SUBSCRIBE", None));
     add(refused, denied.unwrap_or(Refused::Unknown("SUBSCRIBE")));
 }
@@ -103,10 +105,10 @@ async fn read_clock(connection: &Connection, look: &Look, limit: Duration, seen:
     let mut pipeline = Pipeline::new();
     pipeline.cmd("TIME");
     let asked_at = look.clock.now();
-    let answers = connection.ask_all(&pipeline, limit).await?;
+    let answers = connection.send_each(&pipeline, limit).await?;
     let took = look.clock.now().since(asked_at);
     let shown = || {
-        let Value::Array(parts) = answers.first()? else { return None };
+        let Ok(Value::Array(parts)) = answers.first()? else { return None };
         let number = |place: usize| text(parts.get(place)?)?.parse::<u64>().ok();
         Some(Duration::from_secs(number(0)?).saturating_add(Duration::from_micros(number(1)?)))
     };

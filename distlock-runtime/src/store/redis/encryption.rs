@@ -43,16 +43,25 @@ impl Encryption {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             config_error(format!("`{host}` cannot be the name in a certificate; write a host name or an address"))
         })?;
-        let config = self.current();
+        let config = self.current().await;
         let stream = dial(host, port).await.map_err(|error| unavailable(&error))?;
         TlsConnector::from(config).connect(name, stream).await.map_err(|error| handshake_failed(&error))
     }
 
     /// With the files as they are now: a certificate may have been renewed. One that cannot be read at this moment, for it
-    /// is being written, is used as it was.
-    fn current(&self) -> Arc<ClientConfig> {
-        let again = self.settings.has_files().then(|| configure(&self.settings).ok()).flatten();
-        again.map_or_else(|| self.config.clone(), Arc::new)
+    /// is being written, is used as it was. Read where it may block: a slow disk must not stop the renewals, which share the
+    /// thread of the one who asks.
+    async fn current(&self) -> Arc<ClientConfig> {
+        if !self.settings.has_files() {
+            return self.config.clone();
+        }
+        let settings = self.settings.clone();
+        let again = tokio::task::spawn_blocking(move || configure(&settings)).await;
+        match again {
+            Ok(Ok(again)) => Arc::new(again),
+            // It cannot be read, or the runtime is ending.
+            Ok(Err(_)) | Err(_) => self.config.clone(),
+        }
     }
 }
 
@@ -129,8 +138,10 @@ fn read(pem: &Pem, what: &str) -> Result<Vec<u8>, StoreError> {
 fn handshake_failed(error: &io::Error) -> StoreError {
     let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
         return match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => config_error(
-                "the server ended the connection instead of beginning TLS; check that this is its TLS port, or write `redis://`",
+            // A server that is being killed does so, and a balancer without one behind it. A plain port does, too.
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => StoreError::new(
+                StoreErrorKind::Unavailable,
+                "the server ended the connection instead of beginning TLS; if it goes on doing so while it runs, check that this is its TLS port, or write `redis://`",
             ),
             _ => unavailable(error),
         };

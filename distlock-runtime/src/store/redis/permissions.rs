@@ -1,9 +1,10 @@
 //! What locking does on a server, in one list: what a user's rule must allow, and how each of it is tried without harm.
 
-use redis::{Cmd, Pipeline, Value};
+use redis::{Cmd, Pipeline};
 
+use super::connection::Answer;
 use crate::key::LockName;
-use crate::store::facts::Refused;
+use crate::store::facts::{Refused, Wanted};
 
 /// Every command that locking sends or runs in a script. The login (`AUTH`, `HELLO`) needs no permission.
 pub(super) const COMMANDS: [&str; 18] = [
@@ -27,12 +28,19 @@ pub(super) const COMMANDS: [&str; 18] = [
     "SUBSCRIBE",
 ];
 
+/// What a Cluster takes beside that. Its wake-ups are not published to all nodes.
+#[cfg(feature = "cluster")]
+pub(super) const IN_CLUSTER: [&str; 4] = ["CLUSTER SLOTS", "ASKING", "SPUBLISH", "SSUBSCRIBE"];
+
+/// What `replica_acks` takes beside that.
+const WITH_ACKS: &str = "WAIT";
+
 /// The channels on which waiters are told of their turn.
 pub(super) const CHANNELS: &str = "distlock:turn:*";
 
 /// One thing that is tried.
 pub(super) struct Probe {
-    /// One of [`COMMANDS`].
+    /// One of those above.
     command: &'static str,
     /// The pattern of its key, if it has one.
     pattern: Option<String>,
@@ -41,12 +49,19 @@ pub(super) struct Probe {
 
 /// Everything but what leaves something behind. The names are of a key that nobody uses, with their patterns; nothing is
 /// written: what would write is told to write only where something is already.
-pub(super) fn probes(namespace: &str, plain: &LockName, tagged: &LockName, channel: &str) -> Vec<Probe> {
+pub(super) fn probes(
+    namespace: &str,
+    plain: &LockName,
+    tagged: &LockName,
+    channel: &str,
+    wanted: Wanted,
+) -> Vec<Probe> {
     let wire = (plain.wire.to_string(), format!("{namespace}:*"));
     let queue = (plain.queue().to_string(), format!("{{{namespace}:*"));
     let waiters = (plain.waiters().to_string(), queue.1.clone());
-    let fence = (plain.fence.to_string(), format!("{{{namespace}}}:*"));
     let tagged = (tagged.queue().to_string(), format!("{{*}}:{namespace}:*"));
+    let counters = if wanted.cluster { tagged.1.clone() } else { format!("{{{namespace}}}:*") };
+    let fence = (plain.fence.to_string(), counters);
     let mut probes = vec![
         probe("EVAL", None, &["return 1", "0"]),
         probe("EVALSHA", None, &["0000000000000000000000000000000000000000", "0"]),
@@ -63,7 +78,6 @@ pub(super) fn probes(namespace: &str, plain: &LockName, tagged: &LockName, chann
         probe("ZSCORE", Some(&queue), &[""]),
         probe("HGET", Some(&waiters), &[""]),
         probe("HDEL", Some(&waiters), &[""]),
-        probe("PUBLISH", None, &[channel, ""]),
         // The counter may be there already: read, and asked for what no text can do.
         probe("GET", Some(&fence), &[]),
         probe("ZADD", Some(&fence), &["XX", "1", ""]),
@@ -72,7 +86,26 @@ pub(super) fn probes(namespace: &str, plain: &LockName, tagged: &LockName, chann
         probes.push(probe("GET", Some(key), &[]));
         probes.push(probe("PEXPIRE", Some(key), &["1"]));
     }
+    if wanted.replica_acks {
+        probes.push(probe(WITH_ACKS, None, &["0", "1"]));
+    }
+    if wanted.cluster {
+        probes.extend(probes_in_cluster(channel));
+    } else {
+        probes.push(probe("PUBLISH", None, &[channel, ""]));
+    }
     probes
+}
+
+/// A node looks at the user's rule before it looks whether a name is its own, so any node can be asked about any name.
+fn probes_in_cluster(channel: &str) -> [Probe; 4] {
+    [
+        Probe { sent: redis::cmd("CLUSTER").arg("SLOTS").to_owned(), ..probe("CLUSTER SLOTS", None, &[]) },
+        probe("ASKING", None, &[]),
+        probe("SPUBLISH", None, &[channel, ""]),
+        // Channels of two slots, so that it is refused to whoever may do it: this connection must not listen.
+        probe("SSUBSCRIBE", None, &[&*format!("{channel}{{0}}"), &*format!("{channel}{{1}}")]),
+    ]
 }
 
 /// What cannot be tried without writing: the hash is deleted, or else ends by itself.
@@ -101,16 +134,16 @@ impl Probe {
     }
 
     /// What its answer says. Anything but a refusal means that it may be done, whatever became of it.
-    pub(super) fn refused(&self, answer: &Value) -> Option<Refused> {
+    pub(super) fn refused(&self, answer: &Answer) -> Option<Refused> {
         refusal(answer, self.command, self.pattern.as_deref())
     }
 }
 
 /// Reads a refusal: servers before 7.0 say it in other words than later ones.
-pub(super) fn refusal(answer: &Value, command: &'static str, pattern: Option<&str>) -> Option<Refused> {
-    let Value::ServerError(error) = answer else { return None };
-    let details = error.details().unwrap_or_default();
-    if error.code() == "NOPERM" {
+pub(super) fn refusal(answer: &Answer, command: &'static str, pattern: Option<&str>) -> Option<Refused> {
+    let Err(error) = answer else { return None };
+    let details = error.detail().unwrap_or_default();
+    if error.code() == Some("NOPERM") {
         return Some(if details.contains("to run the") {
             Refused::Command(command)
         } else if details.contains("channel") {
@@ -119,10 +152,14 @@ pub(super) fn refusal(answer: &Value, command: &'static str, pattern: Option<&st
             Refused::Keys(pattern.unwrap_or("*").to_owned())
         });
     }
-    (error.code() == "ERR" && details.starts_with("unknown command")).then_some(Refused::Unknown(command))
+    (error.code() == Some("ERR") && details.starts_with("unknown command")).then_some(Refused::Unknown(command))
 }
 
 /// The commands, for a text.
 pub(super) fn commands() -> String {
-    COMMANDS.join(", ")
+    let mut text = COMMANDS.join(", ");
+    text.push_str(&format!("; for `replica_acks` also {WITH_ACKS}"));
+    #[cfg(feature = "cluster")]
+    text.push_str(&format!("; in a Cluster also {}", IN_CLUSTER.join(", ")));
+    text
 }

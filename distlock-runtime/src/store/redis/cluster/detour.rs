@@ -94,9 +94,10 @@ impl<'a> Way<'a> {
             }
             return Err(error);
         };
-        self.detours += 1;
         match detour {
-            Detour::Moved(to) | Detour::Ask(to) if self.detours <= MOST_DETOURS => {
+            Detour::Moved(to) | Detour::Ask(to) if self.detours < MOST_DETOURS => {
+                // Rests are none: a slot may be on its way for as long as a caller has time.
+                self.detours += 1;
                 let Some(node) = self.topology.node_at(to, &leg.node) else { return Err(self.lost(&error)) };
                 match detour {
                     Detour::Moved(_) => self.topology.moved(self.slot, &node, self.lane),
@@ -155,6 +156,33 @@ impl<'a> Way<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::redis::cluster::seeds::Seeds;
+    use crate::store::redis::target::Access;
+
+    #[tokio::test(start_paused = true)]
+    async fn rests_are_no_detours() {
+        const SECOND: Duration = Duration::from_secs(1);
+        // Nobody is there, and nobody needs to be.
+        let seeds = Seeds::read("redis://127.0.0.1:1", Access::default()).unwrap();
+        let topology = Arc::new(Topology::new(seeds, SECOND, SECOND, Arc::default()));
+        let node = topology.nodes(Duration::ZERO).await.remove(0);
+        let mut way = Way::new(&topology, 7, Lane::Awaited, SECOND * 60);
+        let leg = Leg { node, asking: false, limit: SECOND };
+        let said = |detour| {
+            let error = StoreError::new(StoreErrorKind::Unavailable, "");
+            StoreError { detour: Some(Box::new(detour)), ..error }
+        };
+        let moved = || said(Detour::Moved("127.0.0.1:2".to_owned()));
+        for _ in 0..100 {
+            way.turn(&leg, said(Detour::TryAgain)).await.unwrap();
+            way.turn(&leg, said(Detour::Down)).await.unwrap();
+        }
+        // Nodes that contradict each other are another thing.
+        for _ in 0..MOST_DETOURS {
+            way.turn(&leg, moved()).await.unwrap();
+        }
+        way.turn(&leg, moved()).await.unwrap_err();
+    }
 
     #[test]
     fn what_a_node_says_is_told_from_what_a_server_says() {

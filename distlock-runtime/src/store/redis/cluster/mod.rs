@@ -20,6 +20,7 @@ mod topology;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 pub(crate) use self::detour::Detour;
@@ -32,6 +33,7 @@ use super::target::Access;
 use crate::key::Names;
 use crate::slot::slot_of;
 use crate::store::ears::{Ear, Ears, Mark};
+use crate::store::facts::{Look, NodeFacts};
 use crate::store::{Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError};
 
 /// How long a connection that only listens is believed to work without a sign of it.
@@ -82,6 +84,26 @@ impl ClusterStore {
                 Err(error) => way.turn_with_several(&leg, error).await?,
             }
         }
+    }
+
+    /// Looks at all primaries at the same time.
+    async fn facts(&self, look: &Look, limit: Duration) -> Vec<NodeFacts> {
+        let begun = Instant::now();
+        // So that there is time to look around, too, where the map is not told.
+        let nodes = self.topology.nodes(limit / 2).await;
+        let left = limit.saturating_sub(begun.elapsed());
+        let mut looks = JoinSet::new();
+        for (place, node) in nodes.into_iter().enumerate() {
+            let look = look.clone();
+            looks.spawn(async move { (place, node.store.look_at(&look, left).await) });
+        }
+        let mut seen = Vec::new();
+        while let Some(looked) = looks.join_next().await {
+            // One that is missing belongs to a runtime that is ending.
+            seen.extend(looked);
+        }
+        seen.sort_by_key(|(place, _)| *place);
+        seen.into_iter().map(|(_, facts)| facts).collect()
     }
 
     async fn wake_up(&self, ear: &Ear, at_most: Duration) {
@@ -139,6 +161,10 @@ impl LockStore for ClusterStore {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Released, StoreError>> {
         Box::pin(self.release(request, lane, limit))
+    }
+
+    fn facts<'a>(&'a self, look: &'a Look, limit: Duration) -> BoxFuture<'a, Vec<NodeFacts>> {
+        Box::pin(self.facts(look, limit))
     }
 
     fn hands_on(&self) -> bool {

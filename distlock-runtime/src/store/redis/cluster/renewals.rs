@@ -47,8 +47,15 @@ pub(super) async fn renew(
     }
     // The engine makes batches by the node, so there is one packet; two if the map has changed since.
     let mut packets: Vec<(Node, Vec<Part>)> = Vec::new();
+    let mut failed = Failed::default();
     for (slot, part) in parts {
-        let node = topology.node_of(slot, lane, left()).await?;
+        let node = match topology.node_of(slot, lane, left()).await {
+            Ok(node) => node,
+            Err(error) => {
+                failed.note(error)?;
+                continue;
+            }
+        };
         match packets.iter_mut().find(|(other, _)| Arc::ptr_eq(other, &node)) {
             Some((_, parts)) => parts.push(part),
             None => packets.push((node, vec![part])),
@@ -57,28 +64,74 @@ pub(super) async fn renew(
     let mut answers = vec![None; batch.len()];
     let mut astray = JoinSet::new();
     for (node, parts) in packets {
-        for (part, answer) in send(topology, &node, parts, lane, left()).await? {
+        let answered = match send(topology, &node, parts, lane, left()).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                failed.note(error)?;
+                continue;
+            }
+        };
+        for (part, answer) in answered {
             match answer {
-                Some(own) => part.places.iter().zip(own).for_each(|(place, answer)| answers[*place] = Some(answer)),
-                None => drop(astray.spawn(find(topology.clone(), part, lane, left()))),
+                Sent::Answered(own) => {
+                    part.places.iter().zip(own).for_each(|(place, answer)| answers[*place] = Some(answer));
+                }
+                Sent::Astray => drop(astray.spawn(find(topology.clone(), part, lane, left()))),
+                Sent::Failed(error) => failed.note(error)?,
             }
         }
     }
     while let Some(found) = astray.join_next().await {
         let (part, answer) = found.map_err(|_| runtime_ended())?;
-        part.places.iter().zip(answer?).for_each(|(place, answer)| answers[*place] = Some(answer));
+        match answer {
+            Ok(own) => part.places.iter().zip(own).for_each(|(place, answer)| answers[*place] = Some(answer)),
+            Err(error) => failed.note(error)?,
+        }
     }
-    answers.into_iter().collect::<Option<_>>().ok_or_else(|| garbled("renew"))
+    failed.fill(answers)
 }
 
-/// Sends one packet. `None` for a part that the node does not have, or not now.
+/// What became of the renewals of one slot in a packet.
+#[derive(Debug)]
+enum Sent {
+    Answered(Vec<Renewed>),
+    /// The node does not have the slot, or not now.
+    Astray,
+    Failed(StoreError),
+}
+
+/// Some of several may fail: what is known of the others counts all the same.
+#[derive(Debug, Default)]
+struct Failed(Option<StoreError>);
+
+impl Failed {
+    /// Only an outage is left for later. The engine asks one by one when some are refused, so that it knows which.
+    fn note(&mut self, error: StoreError) -> Result<(), StoreError> {
+        if !error.kind.is_outage() {
+            return Err(error);
+        }
+        self.0.get_or_insert(error);
+        Ok(())
+    }
+
+    /// Nothing is known of those that have no answer; an error where that is so of all.
+    fn fill(self, answers: Vec<Option<Renewed>>) -> Result<Vec<Renewed>, StoreError> {
+        match self.0 {
+            Some(error) if answers.iter().all(Option::is_none) => Err(error),
+            Some(_) => Ok(answers.into_iter().map(|answer| answer.unwrap_or(Renewed::Unknown)).collect()),
+            None => answers.into_iter().collect::<Option<_>>().ok_or_else(|| garbled("renew")),
+        }
+    }
+}
+
+/// Sends one packet. An error where nothing is known of any part.
 async fn send(
     topology: &Arc<Topology>,
     node: &Node,
     parts: Vec<Part>,
     lane: Lane,
     limit: Duration,
-) -> Result<Vec<(Part, Option<Vec<Renewed>>)>, StoreError> {
+) -> Result<Vec<(Part, Sent)>, StoreError> {
     let begun = Instant::now();
     let mut unanswered = parts;
     let mut answered = Vec::with_capacity(unanswered.len());
@@ -90,19 +143,26 @@ async fn send(
             packet.add_command(if whole && place == 0 { RENEW.whole(keys, fill) } else { RENEW.known(keys, fill) });
         }
         let left = limit.saturating_sub(begun.elapsed());
-        let answers = node.store.connection(lane).send_each(&packet, unanswered.len(), left).await;
-        let answers = answers.inspect_err(|_| topology.suspect(node))?;
+        let answers = node.store.connection(lane).send_each(&packet, left).await;
+        let answers = match answers.inspect_err(|_| topology.suspect(node)) {
+            Ok(answers) => answers,
+            Err(error) if answered.is_empty() => return Err(error),
+            Err(error) => {
+                answered.extend(unanswered.into_iter().map(|part| (part, Sent::Failed(error.clone()))));
+                break;
+            }
+        };
         let mut unknown = Vec::new();
         for (part, answer) in unanswered.into_iter().zip(answers) {
-            match answer {
+            match answer.map_err(Refusal::from) {
                 Ok(value) => {
                     let own = renewed(value).filter(|own| own.len() == part.renewals.len());
-                    answered.push((part, Some(own.ok_or_else(|| garbled("renew"))?)));
+                    answered.push((part, own.map_or_else(|| Sent::Failed(garbled("renew")), Sent::Answered)));
                 }
                 Err(Refusal::NoScript) if !whole => unknown.push(part),
-                Err(Refusal::NoScript) => answered.push((part, None)),
-                Err(Refusal::Failed(error)) if error.detour.is_some() => answered.push((part, None)),
-                Err(Refusal::Failed(error)) => return Err(error),
+                Err(Refusal::NoScript) => answered.push((part, Sent::Astray)),
+                Err(Refusal::Failed(error)) if error.detour.is_some() => answered.push((part, Sent::Astray)),
+                Err(Refusal::Failed(error)) => answered.push((part, Sent::Failed(error))),
             }
         }
         unanswered = unknown;
@@ -165,12 +225,15 @@ async fn renew_each(
     for (place, renewal) in renewals.iter().enumerate() {
         sent.spawn(renew_one(topology.clone(), renewal.clone(), place, lane, limit));
     }
-    let mut answers = vec![None; renewals.len()];
+    let (mut answers, mut failed) = (vec![None; renewals.len()], Failed::default());
     while let Some(ended) = sent.join_next().await {
         let (place, answer) = ended.map_err(|_| runtime_ended())?;
-        answers[place] = answer?.pop();
+        match answer {
+            Ok(mut own) => answers[place] = own.pop(),
+            Err(error) => failed.note(error)?,
+        }
     }
-    answers.into_iter().collect::<Option<_>>().ok_or_else(|| garbled("renew"))
+    failed.fill(answers)
 }
 
 /// [`renew_in_slot`] for a single key, as a future that it can start itself.
@@ -189,4 +252,27 @@ fn renew_one(
 
 fn runtime_ended() -> StoreError {
     StoreError::unanswered("the runtime that asked the cluster has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreErrorKind;
+
+    #[test]
+    fn an_outage_of_some_leaves_the_answers_of_the_others() {
+        let outage = || StoreError::unanswered("gone");
+        let mut failed = Failed::default();
+        failed.note(outage()).unwrap();
+        let answers = failed.fill(vec![Some(Renewed::Yes), None, Some(Renewed::Stolen)]).unwrap();
+        assert_eq!(answers, [Renewed::Yes, Renewed::Unknown, Renewed::Stolen]);
+        // Nothing is known: that is told.
+        let mut failed = Failed::default();
+        failed.note(outage()).unwrap();
+        assert_eq!(failed.fill(vec![None, None]).unwrap_err().text, "gone");
+        assert!(Failed::default().fill(vec![Some(Renewed::Yes), None]).is_err());
+        // Who is refused is found by asking one by one.
+        let refused = StoreError::new(StoreErrorKind::Permission, "no");
+        assert!(Failed::default().note(refused).is_err());
+    }
 }

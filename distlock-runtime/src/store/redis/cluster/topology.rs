@@ -136,6 +136,20 @@ impl Topology {
         }
     }
 
+    /// The nodes that serve slots; while none is known, those of the URL.
+    pub(super) async fn nodes(self: &Arc<Self>, limit: Duration) -> Vec<Node> {
+        let in_doubt = {
+            let state = self.lock();
+            state.doubts != state.settled
+        };
+        if in_doubt {
+            // Whoever cannot tell the map can be looked at all the same, and may tell why.
+            let _ = self.refresh(Lane::Awaited, limit).await;
+        }
+        let primaries = self.lock().primaries.clone();
+        if primaries.is_empty() { self.candidates(None) } else { primaries }
+    }
+
     /// The node at an address that another one has named.
     pub(super) fn node_at(&self, address: &str, said_by: &Node) -> Option<Node> {
         let address = Address::read(address, &said_by.address)?;
@@ -235,7 +249,10 @@ impl Topology {
                 }
             };
             match answer {
-                Some(Ok(Ok(shares))) => return self.believe(&shares, doubts),
+                Some(Ok(Ok(shares))) => {
+                    self.believe(&shares, doubts);
+                    return Ok(());
+                }
                 // What can be mended is more worth knowing than who is silent.
                 Some(Ok(Err(error))) => match &problem {
                     Some(known) if known.kind != StoreErrorKind::Unavailable => {}
@@ -271,11 +288,7 @@ impl Topology {
     }
 
     /// Takes an answer for the map.
-    fn believe(&self, shares: &[Share], doubts: u64) -> Result<(), StoreError> {
-        if shares.is_empty() {
-            let text = "the nodes serve no slots yet; make a cluster of them with `redis-cli --cluster create`";
-            return Err(StoreError::new(StoreErrorKind::Unavailable, text));
-        }
+    fn believe(&self, shares: &[Share], doubts: u64) {
         let mut state = self.lock();
         let mut replicas = Vec::new();
         let mut owners = Vec::new();
@@ -290,7 +303,6 @@ impl Topology {
         }
         state.settled = state.settled.max(doubts);
         state.forget_strangers(&self.seeds.addresses);
-        Ok(())
     }
 
     /// The node at an address; connects to nothing.
@@ -345,7 +357,7 @@ impl fmt::Debug for State {
     }
 }
 
-/// Asks one node for the map.
+/// Asks one node for the map. One that was reset knows none, whatever the others know.
 async fn ask(node: Node, lane: Lane, limit: Duration) -> Result<Vec<Share>, StoreError> {
     let address = &node.address;
     let mut command = redis::cmd("CLUSTER");
@@ -353,9 +365,16 @@ async fn ask(node: Node, lane: Lane, limit: Duration) -> Result<Vec<Share>, Stor
     let answer = node.store.connection(lane).send(&command, limit).await;
     let config = |text: String| StoreError::new(StoreErrorKind::Config, text);
     match answer {
-        Ok(answer) => shares(&answer, address).ok_or_else(|| {
-            config(format!("{address} does not answer CLUSTER SLOTS as a node of a Redis Cluster does"))
-        }),
+        Ok(answer) => match shares(&answer, address) {
+            Some(shares) if shares.is_empty() => Err(StoreError::new(
+                StoreErrorKind::Unavailable,
+                format!(
+                    "{address} knows of no slots that are served; make it part of a cluster with `redis-cli --cluster create` or `add-node`"
+                ),
+            )),
+            Some(shares) => Ok(shares),
+            None => Err(config(format!("{address} does not answer CLUSTER SLOTS as a node of a Redis Cluster does"))),
+        },
         Err(Refusal::Failed(error)) if error.text.contains("cluster support disabled") => {
             Err(config(format!("the server at {address} is not a node of a Redis Cluster; write `redis://{address}`")))
         }

@@ -2,6 +2,9 @@
 
 use crate::error::{Config, LockError};
 
+/// What can be written, for an error.
+const SCHEMES: &str = "write `redis://host:port`, `rediss://host:port` with TLS, `redis+sentinel://host,host/name`, `redis+cluster://host,host`, `redlock:redis://a,redis://b,redis://c`, `unix:///path` or `memory:`";
+
 pub(crate) enum Service {
     /// None: this process alone.
     Memory,
@@ -33,15 +36,18 @@ impl Service {
     pub(crate) fn of(url: &str) -> Result<Self, LockError> {
         let url = url.trim();
         if url.is_empty() {
-            return Err(Config::new(
-                "the URL of the lock server is empty; write `redis://host:port`, `unix:///path` or `memory:`",
-            )
-            .into());
+            return Err(Config::new(format!("the URL of the lock server is empty; {SCHEMES}")).into());
         }
         if url == "memory:" || url == "memory://" {
             return Ok(Self::Memory);
         }
         if let Some(urls) = url.strip_prefix("redlock:") {
+            if urls.split(',').any(|url| url.trim().is_empty()) {
+                return Err(Config::new(
+                    "`redlock:` has a place without a server; write `redlock:redis://a,redis://b,redis://c`, and percent-encode `,` in a password",
+                )
+                .into());
+            }
             return Self::redlock(urls.split(','));
         }
         let Some((scheme, _)) = url.split_once("://") else {
@@ -75,8 +81,7 @@ impl Service {
                 Err(not_in_this_build("rediss+sentinel://", "TLS to Sentinels and their primary"))
             }
             _ => {
-                Err(Config::new("the URL's scheme is unknown; write `redis://host:port`, `rediss://host:port`, `unix:///path` or `memory:`")
-                    .into())
+                Err(Config::new(format!("the URL's scheme is unknown; {SCHEMES}")).into())
             }
         }
     }

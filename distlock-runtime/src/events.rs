@@ -29,6 +29,12 @@ pub(crate) fn release_unanswered(key: &str, error: &dyn fmt::Display) {
     let _ = (key, error);
 }
 
+/// A release was refused, which trying again does not mend; the key ends with its ttl unless somebody mends it before.
+pub(crate) fn release_refused(key: &str, error: &dyn fmt::Display) {
+    emit!(error, key, %error, "release refused, trying again in the background until the key ends with its ttl");
+    let _ = (key, error);
+}
+
 /// A release was given up; the key ends with its ttl.
 pub(crate) fn release_given_up(key: &str, error: &dyn fmt::Display) {
     emit!(error, key, %error, "release given up, the key ends with its ttl");

@@ -136,12 +136,17 @@ impl Inner {
         let mut lane = Lane::Detached;
         let mut pause = PAUSE.start;
         let mut limit = self.response_timeout;
+        let mut refused = false;
         loop {
             let error = match self.store.release(&request, lane, limit).await {
                 Ok(_answer) => return true,
                 Err(error) => error,
             };
             drop(turn.take());
+            // What does not mend itself is told at once, and once.
+            if !error.kind.is_outage() && !std::mem::replace(&mut refused, true) {
+                events::release_refused(&request.names.first().key, &error.text);
+            }
             if lane == Lane::Back && self.store.is_spread() {
                 // The store sees to it, server by server.
                 return false;

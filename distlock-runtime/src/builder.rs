@@ -49,7 +49,7 @@ pub struct Builder {
     url: Option<String>,
     redlock: Option<Vec<String>>,
     /// A server that has lost its memory does not vote for `max_ttl`.
-    quarantine: bool,
+    pub(crate) quarantine: bool,
     pub(crate) replica_acks: Option<(usize, Duration)>,
     /// `max_ttl` was set by hand.
     max_ttl_is_given: bool,
@@ -113,7 +113,7 @@ impl Builder {
     }
 
     /// Instead of a URL: several independent servers, of which a majority decides (Redlock). The same as the URL
-    /// `redlock:URL,URL,URL`.
+    /// `redlock:URL,URL,URL`, in which a comma of a password is percent-encoded as `%2C`.
     ///
     /// A lease then outlives the loss of a minority of the servers. The servers must know nothing of each other: no
     /// replicas, no cluster. An even number works and is warned of: four bear no more failures than three. Who waits for a
@@ -425,13 +425,13 @@ impl Builder {
         {
             let settings = || self.tls.clone().unwrap_or_default();
             let encryption = is_encrypted.then(|| Encryption::new(settings())).transpose()?;
-            Ok(Access { encryption, credentials })
+            Ok(Access { encryption, credentials, ..Access::default() })
         }
         #[cfg(not(feature = "tls-rustls"))]
         if is_encrypted {
             Err(Config::new("`rediss://` needs TLS, which is not built in; turn on the feature `tls-rustls` of the crate `distlock`, as in `distlock = { version = \"0.1\", features = [\"tls-rustls\"] }`").into())
         } else {
-            Ok(Access { credentials })
+            Ok(Access { credentials, ..Access::default() })
         }
     }
 

@@ -1,16 +1,16 @@
 //! Looking at the lock servers for what will hurt: each finding says what it is and what to do.
 //!
-//! A store tells what it saw (`store::facts`); here that is judged. Facts of several servers are judged together, for some
-//! faults are only to be seen between them.
+//! A store tells what it saw (`store::facts`); here that is judged. Facts of several servers are judged together as well
+//! (`several`), for some faults are only to be seen between them.
+
+mod several;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::error::LockError;
-use crate::store::facts::{Info, NodeFacts, Reading, Refused, Seen, Wanted};
-
-/// How much two servers' clocks may differ before it is told. Fencing tokens are taken from them.
-const CLOCKS_APART: Duration = Duration::from_secs(1);
+use crate::store::facts::{Info, NodeFacts, Reading, Reason, Refused, Seen, Wanted};
+use crate::store::{StoreError, StoreErrorKind};
 
 /// How far a clock may have moved beside ours, beyond what drift and the network explain, before it counts as a jump.
 const JUMP: Duration = Duration::from_millis(100);
@@ -56,6 +56,16 @@ pub enum FindingKind {
     ClockJump,
     /// The server is too old.
     Version,
+    /// A server of Redlock has lost its memory, or is new, and does not vote yet.
+    Quarantine,
+    /// Redlock has an even number of servers.
+    EvenServers,
+    /// The address is that of a Sentinel, which keeps no locks.
+    Sentinel,
+    /// The server accepts no writes now: it is out of memory, cannot save, or misses replicas that it wants.
+    WritesRefused,
+    /// Fewer replicas are connected than must acknowledge each lock.
+    TooFewReplicas,
     /// One of several servers does not answer.
     Unreachable,
     /// The server does not tell enough to look at everything.
@@ -89,7 +99,8 @@ impl Finding {
         self.severity
     }
 
-    /// The server's address, without credentials.
+    /// The server's address, without credentials; with the database, if that is not 0. Of something about all servers, all of
+    /// their addresses.
     pub fn node(&self) -> &str {
         &self.node
     }
@@ -107,7 +118,17 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}; {}", self.node, self.what, self.fix)
+        write!(f, "{}: {}: {}; {}", self.severity, self.node, self.what, self.fix)
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        })
     }
 }
 
@@ -117,33 +138,55 @@ pub(crate) fn judge(nodes: &[NodeFacts], wanted: Wanted) -> Result<Vec<Finding>,
     for node in nodes {
         match &node.seen {
             Ok(seen) => judge_one(node, seen, wanted, &mut findings),
-            Err(error) if nodes.iter().all(|node| node.seen.is_err()) => return Err(error.clone().into()),
-            Err(error) => findings.push(Finding::new(
-                FindingKind::Unreachable,
-                Severity::Warning,
-                &node.address,
-                format!("it does not answer ({})", error.text),
-                "bring it back, for the others must do without it",
-            )),
+            Err(error) => findings.push(judge_silence(&node.address, error)),
         }
     }
-    judge_together(nodes, &mut findings);
+    if nodes.iter().all(|node| node.seen.is_err()) {
+        let mut errors = nodes.iter().filter_map(|node| node.seen.as_ref().err());
+        // What will not end by itself says more.
+        let worst = errors.clone().find(|error| !error.kind.is_outage()).or_else(|| errors.next());
+        return worst.map_or(Ok(Vec::new()), |error| Err(error.clone().into()));
+    }
+    several::judge(nodes, wanted, &mut findings);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(findings)
 }
 
+/// Of one that could not be asked, among others that could.
+fn judge_silence(node: &str, error: &StoreError) -> Finding {
+    let text = error.text.strip_prefix(node).and_then(|text| text.strip_prefix(": ")).unwrap_or(&error.text);
+    if error.kind.is_outage() {
+        let what = format!("it does not answer ({text})");
+        let fix = "bring it back, for the others must do without it";
+        return Finding::new(FindingKind::Unreachable, Severity::Warning, node, what, fix);
+    }
+    let is_refusal = error.kind == StoreErrorKind::Permission;
+    let kind = if is_refusal { FindingKind::Permission } else { FindingKind::Unreachable };
+    // Errors say what to do behind a semicolon.
+    let (what, fix) = text.split_once("; ").unwrap_or((text, "see to its URL"));
+    Finding::new(kind, Severity::Problem, node, what, fix)
+}
+
 fn judge_one(node: &NodeFacts, seen: &Seen, wanted: Wanted, findings: &mut Vec<Finding>) {
     let address = &node.address;
+    if seen.info.as_ref().is_some_and(|info| info.is_sentinel) {
+        // It knows next to no command, which is not to be told one by one.
+        let fix = "write `redis+sentinel://host:port/name`, with the name of the primary";
+        let what = "it is a Sentinel, which keeps no locks";
+        findings.push(Finding::new(FindingKind::Sentinel, Severity::Problem, address, what, fix));
+        return;
+    }
     findings.extend(seen.refused.iter().map(|refused| judge_refusal(address, refused)));
     if let Some(info) = &seen.info {
         judge_info(address, info, wanted, findings);
+        judge_replicas(address, info, node.quarantine.is_some(), wanted, findings);
         judge_memory(address, info, node.quarantine, findings);
     }
     judge_clock(address, seen, wanted.drift, findings);
 }
 
 fn judge_refusal(node: &str, refused: &Refused) -> Finding {
-    use FindingKind::{CannotLook, Permission, Scripts, WakeUps};
+    use FindingKind::{CannotLook, Permission, Scripts, WakeUps, WritesRefused};
     use Severity::{Note, Problem, Warning};
     let by_command = |command: &str, else_kind| match command {
         "EVAL" | "EVALSHA" => (Scripts, Problem),
@@ -172,6 +215,22 @@ fn judge_refusal(node: &str, refused: &Refused) -> Finding {
             let fix = "use a Redis or Valkey server that has not renamed it, without a proxy that leaves it out";
             Finding::new(kind, severity, node, what, fix)
         }
+        Refused::Writes(reason) => {
+            let (what, fix) = match reason {
+                Reason::OutOfMemory => {
+                    ("it is out of memory, so no lock can be taken", "free some, or raise `maxmemory`")
+                }
+                Reason::TooFewReplicas => (
+                    "it has fewer replicas than its `min-replicas-to-write`, so no lock can be taken",
+                    "connect them, or lower `min-replicas-to-write`",
+                ),
+                Reason::CannotSave => (
+                    "it cannot save to its disk and refuses writes (MISCONF), so no lock can be taken",
+                    "make room on its disk; its log says what failed",
+                ),
+            };
+            Finding::new(WritesRefused, Problem, node, what, fix)
+        }
         Refused::Info => Finding::new(
             CannotLook,
             Note,
@@ -183,8 +242,8 @@ fn judge_refusal(node: &str, refused: &Refused) -> Finding {
 }
 
 fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Finding>) {
-    use FindingKind::{ClusterMismatch, Eviction, Replica, UnacknowledgedReplicas, Version};
-    use Severity::{Note, Problem, Warning};
+    use FindingKind::{ClusterMismatch, Eviction, Replica, Version};
+    use Severity::Problem;
     let mut add =
         |kind, severity, what: String, fix: &str| findings.push(Finding::new(kind, severity, node, what, fix));
     if info.max_memory > 0 && !matches!(info.eviction.as_str(), "noeviction" | "") {
@@ -199,18 +258,6 @@ fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Findin
     if info.is_replica && !wanted.cluster {
         add(Replica, Problem, "it is a read-only replica".to_owned(), "connect to its primary");
     }
-    if info.replicas > 0 && !wanted.replica_acks {
-        let (severity, fix) = if wanted.cluster {
-            (Note, "let the resource check fencing tokens; nothing else helps in a cluster")
-        } else {
-            (
-                Warning,
-                "have grants acknowledged with `Builder::replica_acks`, and let the resource check fencing tokens",
-            )
-        };
-        let what = format!("{} of its replicas may be promoted without the newest locks", info.replicas);
-        add(UnacknowledgedReplicas, severity, what, fix);
-    }
     if info.is_cluster != wanted.cluster {
         let (what, fix) = if info.is_cluster {
             ("it is part of a cluster, and answers for some keys only", "write `redis+cluster://`")
@@ -222,6 +269,37 @@ fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Findin
     if is_older_than(&info.version, (6, 2)) {
         add(Version, Problem, format!("its version is {}", info.version), "use Redis 6.2 or later, or Valkey");
     }
+}
+
+/// What a failover does to held locks. Only one server by itself can have its replicas acknowledge them.
+fn judge_replicas(node: &str, info: &Info, is_one_of_several: bool, wanted: Wanted, findings: &mut Vec<Finding>) {
+    let connected = usize::try_from(info.replicas).unwrap_or(usize::MAX);
+    if let Some(least) = wanted.replica_acks {
+        if connected < least && !info.is_replica {
+            let what =
+                format!("`replica_acks` wants {least} replicas and {connected} are connected, so there are no locks");
+            let fix = "connect more of them, or lower `replica_acks`";
+            findings.push(Finding::new(FindingKind::TooFewReplicas, Severity::Problem, node, what, fix));
+        }
+        return;
+    }
+    let fix = if is_one_of_several {
+        "name independent servers without replicas, for one that fails over forgets what it granted"
+    } else if wanted.cluster {
+        "let the resource check fencing tokens, for a cluster cannot wait for its replicas"
+    } else if info.is_cluster {
+        "write `redis+cluster://`, and let the resource check fencing tokens"
+    } else {
+        "have grants acknowledged with `Builder::replica_acks`, and let the resource check fencing tokens"
+    };
+    let what = match connected {
+        0 => return,
+        1 => "its 1 replica may be promoted without the newest locks".to_owned(),
+        _ => format!("each of its {connected} replicas may be promoted without the newest locks"),
+    };
+    // In a cluster nothing else can be done.
+    let severity = if wanted.cluster { Severity::Note } else { Severity::Warning };
+    findings.push(Finding::new(FindingKind::UnacknowledgedReplicas, severity, node, what, fix));
 }
 
 /// What a restart does to held locks. Several servers that decide by majority count on it that most of them remember.
@@ -287,169 +365,5 @@ fn moved(first: &Reading, last: &Reading) -> (f64, f64) {
     (shown - last.asked_at.since(first.asked_at).as_secs_f64(), (first.took + last.took).as_secs_f64())
 }
 
-fn judge_together(nodes: &[NodeFacts], findings: &mut Vec<Finding>) {
-    let seen: Vec<(&str, &Seen)> =
-        nodes.iter().filter_map(|node| Some((&*node.address, node.seen.as_ref().ok()?))).collect();
-    for (place, (address, one)) in seen.iter().enumerate() {
-        for (earlier, other) in &seen[..place] {
-            let run_id = |seen: &Seen| seen.info.as_ref().map(|info| info.run_id.clone()).filter(|id| !id.is_empty());
-            if run_id(one).is_some() && run_id(one) == run_id(other) {
-                findings.push(Finding::new(
-                    FindingKind::SameServer,
-                    Severity::Problem,
-                    address,
-                    format!("it is the same server as {earlier}, and counts twice"),
-                    "give each address a server of its own",
-                ));
-            } else if let (Some(one), Some(other)) = (one.clock.last(), other.clock.last()) {
-                let (apart, unsure) = moved(other, one);
-                if apart.abs() > CLOCKS_APART.as_secs_f64() + unsure {
-                    findings.push(Finding::new(
-                        FindingKind::ClocksApart,
-                        Severity::Warning,
-                        address,
-                        format!("its clock is {apart:+.1} s beside that of {earlier}"),
-                        "let both follow the same time source",
-                    ));
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::clock::Moment;
-    use crate::store::{StoreError, StoreErrorKind};
-
-    const WANTED: Wanted = Wanted { drift: 0.01, replica_acks: false, cluster: false };
-
-    fn healthy() -> Info {
-        Info {
-            run_id: "a".to_owned(),
-            version: "7.0.15".to_owned(),
-            eviction: "noeviction".to_owned(),
-            has_append_only_file: true,
-            ..Info::default()
-        }
-    }
-
-    fn node(address: &str, seen: Seen) -> NodeFacts {
-        NodeFacts { address: address.to_owned(), quarantine: None, seen: Ok(seen) }
-    }
-
-    fn told(info: Info) -> Seen {
-        Seen { info: Some(info), ..Seen::default() }
-    }
-
-    fn kinds(nodes: &[NodeFacts]) -> Vec<FindingKind> {
-        judge(nodes, WANTED).unwrap().iter().map(Finding::kind).collect()
-    }
-
-    fn reading(at_millis: u64, shown_millis: u64) -> Reading {
-        Reading {
-            asked_at: Moment::from_nanos(at_millis * 1_000_000),
-            took: Duration::from_micros(200),
-            shown: Duration::from_millis(1_000_000 + shown_millis),
-        }
-    }
-
-    #[test]
-    fn a_healthy_server_has_no_finding() {
-        assert_eq!(kinds(&[node("a", told(healthy()))]), []);
-        assert_eq!(kinds(&[node("a", Seen::default())]), []);
-        assert_eq!(kinds(&[]), []);
-    }
-
-    #[test]
-    fn each_fact_that_hurts_is_told() {
-        type Spoil = fn(&mut Info);
-        let facts: [(FindingKind, Spoil); 6] = [
-            (FindingKind::Eviction, |info| (info.max_memory, info.eviction) = (1, "volatile-ttl".to_owned())),
-            (FindingKind::Replica, |info| info.is_replica = true),
-            (FindingKind::UnacknowledgedReplicas, |info| info.replicas = 1),
-            (FindingKind::ClusterMismatch, |info| info.is_cluster = true),
-            (FindingKind::Amnesia, |info| info.has_append_only_file = false),
-            (FindingKind::Version, |info| info.version = "6.0.16".to_owned()),
-        ];
-        for (kind, spoil) in facts {
-            let mut info = healthy();
-            spoil(&mut info);
-            let findings = judge(&[node("a", told(info))], WANTED).unwrap();
-            assert_eq!(findings.iter().map(Finding::kind).collect::<Vec<_>>(), [kind]);
-            assert!(!findings[0].fix().is_empty());
-        }
-        // A policy without a limit evicts nothing.
-        let mut info = healthy();
-        info.eviction = "allkeys-lru".to_owned();
-        assert_eq!(kinds(&[node("a", told(info))]), []);
-    }
-
-    #[test]
-    fn a_server_that_forgets_matters_more_where_a_majority_counts_on_it() {
-        let severity = |quarantine| {
-            let info = Info { has_append_only_file: false, ..healthy() };
-            let nodes = [NodeFacts { quarantine, ..node("a", told(info)) }];
-            judge(&nodes, WANTED).unwrap().first().map(Finding::severity)
-        };
-        assert_eq!(severity(None), Some(Severity::Note));
-        assert_eq!(severity(Some(false)), Some(Severity::Warning));
-        assert_eq!(severity(Some(true)), None);
-    }
-
-    #[test]
-    fn versions_are_compared_as_numbers() {
-        for (version, is_old) in [("6.0.16", true), ("5.0", true), ("6.2.0", false), ("10.0.1", false), ("?", false)] {
-            assert_eq!(is_older_than(version, (6, 2)), is_old, "{version}");
-        }
-    }
-
-    #[test]
-    fn a_clock_that_runs_fast_or_jumps_is_told_and_the_network_is_not_taken_for_it() {
-        let clock =
-            |first: Option<Reading>, clock: Vec<Reading>| kinds(&[node("a", Seen { first, clock, ..Seen::default() })]);
-        assert_eq!(clock(None, vec![reading(0, 0), reading(250, 250)]), []);
-        assert_eq!(clock(None, vec![reading(0, 0), reading(250, 251)]), []);
-        assert_eq!(clock(None, vec![reading(0, 0), reading(250, 270)]), [FindingKind::ClockRate]);
-        assert_eq!(clock(None, vec![reading(0, 0), reading(250, 230)]), [FindingKind::ClockRate]);
-        let slow = Reading { took: Duration::from_millis(40), ..reading(250, 270) };
-        assert_eq!(clock(None, vec![reading(0, 0), slow]), []);
-        let later = || vec![reading(10_000, 8_000), reading(10_250, 8_250)];
-        assert_eq!(clock(Some(reading(0, 0)), later()), [FindingKind::ClockJump]);
-        assert_eq!(clock(Some(reading(2_000, 0)), later()), []);
-        assert_eq!(clock(Some(reading(0, 3_600_000)), later()), [FindingKind::ClockJump]);
-    }
-
-    #[test]
-    fn faults_between_servers_are_told() {
-        let at = |run_id: &str, clock: Reading| Seen {
-            info: Some(Info { run_id: run_id.to_owned(), ..healthy() }),
-            clock: vec![clock],
-            ..Seen::default()
-        };
-        let pair = |one: Seen, other: Seen| kinds(&[node("a", one), node("b", other)]);
-        assert_eq!(pair(at("x", reading(0, 0)), at("y", reading(5, 5))), []);
-        assert_eq!(pair(at("x", reading(0, 0)), at("x", reading(5, 5))), [FindingKind::SameServer]);
-        assert_eq!(pair(at("x", reading(0, 0)), at("y", reading(5, 3_000))), [FindingKind::ClocksApart]);
-        let gone = || NodeFacts {
-            address: "b".to_owned(),
-            quarantine: None,
-            seen: Err(StoreError::new(StoreErrorKind::Unavailable, "gone")),
-        };
-        assert_eq!(kinds(&[node("a", told(healthy())), gone()]), [FindingKind::Unreachable]);
-        assert!(matches!(judge(&[gone(), gone()], WANTED), Err(LockError::Unavailable(_))));
-    }
-
-    #[test]
-    fn the_worst_comes_first() {
-        let mut info = healthy();
-        (info.has_append_only_file, info.is_replica, info.max_memory) = (false, false, 1);
-        "allkeys-lru".clone_into(&mut info.eviction);
-        info.replicas = 1;
-        assert_eq!(
-            kinds(&[node("a", told(info))]),
-            [FindingKind::Eviction, FindingKind::UnacknowledgedReplicas, FindingKind::Amnesia]
-        );
-    }
-}
+mod tests;

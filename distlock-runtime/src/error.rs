@@ -522,7 +522,7 @@ fn short(text: &str) -> impl fmt::Display + '_ {
 }
 
 /// A duration as a person reads it: whole milliseconds below ten seconds, tenths of a second above.
-fn brief(duration: Duration) -> impl fmt::Display {
+pub(crate) fn brief(duration: Duration) -> impl fmt::Display {
     struct Brief(Duration);
     impl fmt::Display for Brief {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -133,6 +133,11 @@ impl Namespace {
         !matches!(self.fences, Fences::One(_))
     }
 
+    /// As it was given.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Another namespace of the same manager.
     fn sibling(&self, text: &str) -> Result<Self, LockError> {
         let sibling = Self::new(text)?;

@@ -69,8 +69,10 @@ pub(crate) struct Inner {
     pub(crate) defaults: Defaults,
     pub(crate) namespace: Namespace,
     pub(crate) response_timeout: Duration,
-    /// A lock counts once replicas have it.
-    replica_acks: bool,
+    /// A lock counts once so many replicas have it.
+    replica_acks: Option<usize>,
+    /// How long a server abstains that has lost its memory.
+    quarantine: Option<Duration>,
     /// `<host>/<pid>` of this process.
     pub(crate) process: Arc<str>,
     closed: AtomicBool,
@@ -174,8 +176,10 @@ impl LockManager {
         Ok(self.inner.store.bootstrap().await?)
     }
 
-    /// Looks at the lock server for what will hurt: permissions that are missing, keys that may be evicted, replicas, clocks.
-    /// Each finding says what to do; the worst comes first. Nothing found, or no server at all, is an empty list.
+    /// Looks at the lock server for what will hurt: permissions that are missing, in the manager's namespace and in those of
+    /// the program's lock sets, writes that are refused, keys that may be evicted, replicas, clocks, and of several servers
+    /// whether enough of them vote. Each finding says what to do; the worst comes first. Nothing found, or no server at all,
+    /// is an empty list.
     ///
     /// Locking needs nothing of what this looks at: a server that refuses to be asked is a finding, too. It takes about a
     /// quarter of a second, and tries the user's permissions on keys that nobody uses.
@@ -185,6 +189,7 @@ impl LockManager {
     /// # use distlock_runtime as distlock;
     /// let locks = distlock::LockManager::in_memory();
     /// for finding in locks.doctor().await? {
+    ///     // Begins with "problem", "warning" or "note".
     ///     println!("{finding}");
     /// }
     /// # Ok(()) }
@@ -285,7 +290,8 @@ impl LockManager {
             defaults: settings.defaults,
             namespace,
             response_timeout: settings.response_timeout,
-            replica_acks: settings.replica_acks.is_some(),
+            replica_acks: settings.replica_acks.map(|(replicas, _)| replicas),
+            quarantine: settings.quarantine.then_some(settings.defaults.max_ttl),
             process: format!("{}/{}", host(), std::process::id()).into(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),
@@ -317,16 +323,29 @@ impl Inner {
     }
 
     async fn examine(&self, thorough: bool, limit: Duration) -> Result<Vec<Finding>, LockError> {
-        let name = |key: &str| self.namespace.names(&Keys::one(key.to_owned()));
-        let wanted = Wanted {
-            drift: self.defaults.drift,
-            replica_acks: self.replica_acks,
-            cluster: self.namespace.is_in_cluster(),
+        let Self { replica_acks, quarantine, .. } = *self;
+        let cluster = self.namespace.is_in_cluster();
+        let wanted = Wanted { drift: self.defaults.drift, replica_acks, quarantine, cluster };
+        let unused = format!("doctor:{}", uuid::Uuid::new_v4().simple());
+        let names = |namespace: Option<&'static str>| {
+            let name = |key: &str| {
+                let keys = Keys::one(key.to_owned());
+                self.namespace.names(&match namespace {
+                    Some(namespace) => keys.in_namespace(namespace),
+                    None => keys,
+                })
+            };
+            Ok::<_, LockError>((name(&unused)?, name("{doctor}:tagged")?))
         };
+        let (plain, tagged) = names(None)?;
+        let others = registry::namespaces().into_iter().filter(|other| *other != self.namespace.text());
         let look = Look {
             clock: self.clock,
-            plain: name(&format!("doctor:{}", uuid::Uuid::new_v4().simple()))?,
-            tagged: name("{doctor}:tagged")?,
+            plain,
+            tagged,
+            // One that no lock can be taken in is told where it is used.
+            others: others.filter_map(|other| names(Some(other)).ok()).collect(),
+            epoch: self.quarantine.map(|_| self.namespace.epoch.clone()),
             thorough,
             wanted,
         };

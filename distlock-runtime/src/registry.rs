@@ -4,6 +4,7 @@
 //! without them (WebAssembly, for one) have an empty list. A function may stand twice in it, because other attributes
 //! may write it twice, so the list has those once that are the same in all.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::Location;
 use std::time::Duration;
@@ -326,6 +327,11 @@ pub fn declarations() -> Vec<Declaration> {
         .collect();
     once(&mut all);
     all
+}
+
+/// The namespaces that declarations have of their own.
+pub(crate) fn namespaces() -> BTreeSet<&'static str> {
+    inventory::iter::<Registered>.into_iter().filter_map(|Registered(entry)| entry.declared.namespace).collect()
 }
 
 /// Sorts them, and leaves one of those that are the same.

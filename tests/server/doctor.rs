@@ -5,12 +5,16 @@ use distlock_testkit::{Reply, Server, server_or_skip};
 
 use crate::support::{ask, manager, ms, queued, until};
 
-/// The rule in `docs/operations.md`, word by word, behind the user's name.
+/// The rule in `docs/operations.md`, word by word, behind the user's name, with the key patterns once more for the namespace
+/// of this program's lock set, as the guide says.
 fn documented_rule() -> Vec<String> {
     let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
     let (_, rest) = guide.split_once("ACL SETUSER app ").unwrap();
     let (rule, _) = rest.split_once("```").unwrap();
-    rule.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect()
+    let words: Vec<_> = rule.split_whitespace().filter(|word| *word != "\\").map(str::to_owned).collect();
+    let of_set = words.iter().filter(|word| word.starts_with('~')).map(|word| word.replace("distlock", "billing"));
+    let of_set: Vec<_> = of_set.collect();
+    words.into_iter().chain(of_set).collect()
 }
 
 /// A manager of a new user with this rule.
@@ -91,8 +95,8 @@ async fn the_documented_rule_is_enough_for_several_servers() {
     }
     let redlock = || LockManager::builder().redlock(urls.clone()).max_ttl(ms(60_000)).quarantine(true);
     let (locks, other) = (redlock().build().await.unwrap(), redlock().build().await.unwrap());
-    assert_eq!(findings(&locks).await, []);
     locks.bootstrap().await.unwrap();
+    assert_eq!(findings(&locks).await, []);
     let lease = locks.lock("k").ttl(ms(900)).acquire().await.unwrap();
     let waiting = tokio::spawn(other.lock("k").wait(ms(10_000)).around(async {}));
     tokio::time::sleep(ms(1200)).await;
@@ -231,6 +235,7 @@ async fn faults_between_several_servers_are_seen() {
     assert!(kinds(&found).contains(&FindingKind::Unreachable), "{found:?}");
     let careful =
         LockManager::builder().redlock([one.url()]).quarantine(true).max_ttl(ms(60_000)).build().await.unwrap();
+    careful.bootstrap().await.unwrap();
     assert_eq!(careful.doctor().await.unwrap(), []);
 }
 
@@ -254,4 +259,98 @@ async fn a_frozen_server_is_noticed_by_whoever_only_looks() {
     }
     server.resume().unwrap();
     assert_eq!(findings(&locks).await, []);
+}
+
+#[tokio::test]
+async fn several_servers_without_a_majority_are_a_problem() {
+    let servers = distlock_testkit::servers_or_skip!(3);
+    ask(&servers[0], &["CONFIG", "SET", "requirepass", "kit"]);
+    let urls = [
+        format!("redis://:wrong@127.0.0.1:{}", servers[0].port()),
+        servers[1].url(),
+        servers[2].url().replace("redis://", "redis://app:p@"),
+    ];
+    ask(&servers[2], &["ACL", "SETUSER", "app", "on", ">p", "+@all", "~*", "&*"]);
+    let locks = LockManager::builder().redlock(urls).build().await.unwrap();
+    let found = findings(&locks).await;
+    let refused = found.iter().find(|it| it.kind() == FindingKind::Permission).unwrap();
+    assert!(refused.node().ends_with(&servers[0].port().to_string()), "{refused}");
+    assert!(refused.what().contains("password") && refused.fix().contains("redis://user:password@host"), "{refused}");
+    assert!(!refused.to_string().contains("bring it back") && !refused.to_string().contains("wrong@"), "{refused}");
+    servers[2].kill().unwrap();
+    let found = findings(&locks).await;
+    let gone = found.iter().find(|it| it.kind() == FindingKind::Unreachable).unwrap();
+    assert_eq!(gone.severity(), Severity::Problem, "{gone}");
+    assert!(gone.to_string().starts_with("problem: ") && gone.fix().contains("it takes 2"), "{gone}");
+}
+
+#[tokio::test]
+async fn two_databases_of_one_server_are_shown_as_such() {
+    let server = server_or_skip!();
+    let urls = [format!("{}/1", server.url()), format!("{}/2", server.url())];
+    let locks = LockManager::builder().redlock(urls).build().await.unwrap();
+    let found = locks.doctor().await.unwrap();
+    let same = found.iter().find(|it| it.kind() == FindingKind::SameServer).unwrap().to_string();
+    assert!(same.contains(&format!("{0}/2: it is the same server as 127.0.0.1:{0}/1", server.port())), "{same}");
+    assert!(kinds(&found).contains(&FindingKind::EvenServers), "{found:?}");
+}
+
+#[tokio::test]
+async fn servers_in_quarantine_are_told() {
+    let server = || Server::builder().append_only();
+    let servers = [server_or_skip!(server()), server_or_skip!(server()), server_or_skip!(server())];
+    let urls: Vec<_> = servers.iter().map(Server::url).collect();
+    let locks = LockManager::builder().redlock(urls).quarantine(true).max_ttl(ms(60_000)).build().await.unwrap();
+    let found = findings(&locks).await;
+    assert_eq!(kinds(&found), [FindingKind::Quarantine; 3], "{found:?}");
+    assert!(found[0].severity() == Severity::Problem && found[0].fix().contains("bootstrap"), "{}", found[0]);
+    locks.bootstrap().await.unwrap();
+    assert_eq!(findings(&locks).await, []);
+    ask(&servers[1], &["FLUSHALL"]);
+    let found = findings(&locks).await;
+    assert_eq!(kinds(&found), [FindingKind::Quarantine]);
+    assert_eq!(found[0].severity(), Severity::Warning);
+    // The first question to vote begins its time.
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    until("it was asked", ms(3000), || ask(&servers[1], &["EXISTS", "{distlock}:epoch"]).as_int() == Some(1)).await;
+    let found = findings(&locks).await;
+    assert!(found[0].what().contains("another 60 s") || found[0].what().contains("another 59 s"), "{}", found[0]);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_now_is_a_problem() {
+    let server = server_or_skip!(Server::builder().append_only());
+    let locks = manager(&server).await;
+    let cases = [("maxmemory", "1", "0", "maxmemory"), ("min-replicas-to-write", "1", "0", "min-replicas-to-write")];
+    for (setting, bad, good, advice) in cases {
+        ask(&server, &["CONFIG", "SET", setting, bad]);
+        let found = findings(&locks).await;
+        assert_eq!(kinds(&found), [FindingKind::WritesRefused], "{found:?}");
+        assert_eq!(found[0].severity(), Severity::Problem);
+        assert!(found[0].fix().contains(advice), "{}", found[0]);
+        let error = locks.lock("k").acquire().await.unwrap_err();
+        assert!(matches!(error, LockError::Unavailable(_)) && error.to_string().contains(advice), "{error}");
+        ask(&server, &["CONFIG", "SET", setting, good]);
+        assert_eq!(findings(&locks).await, []);
+    }
+}
+
+#[tokio::test]
+async fn fewer_replicas_than_must_acknowledge_are_told() {
+    let server = server_or_skip!(Server::builder().append_only());
+    let locks = LockManager::builder().url(server.url()).replica_acks(2, ms(100)).build().await.unwrap();
+    let found = findings(&locks).await;
+    assert_eq!(kinds(&found), [FindingKind::TooFewReplicas], "{found:?}");
+    assert_eq!(found[0].severity(), Severity::Problem);
+}
+
+#[tokio::test]
+async fn a_sentinel_is_called_one() {
+    let sentinels = distlock_testkit::sentinels_or_skip!();
+    let sentinel = &sentinels.sentinels()[0];
+    let locks = LockManager::connect(format!("redis://127.0.0.1:{}", sentinel.port())).await.unwrap();
+    let found = locks.doctor().await.unwrap();
+    assert_eq!(kinds(&found), [FindingKind::Sentinel], "{found:?}");
+    let error = locks.lock("k").acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::Config(_)) && error.to_string().contains("redis+sentinel://"), "{error}");
 }

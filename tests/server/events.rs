@@ -9,6 +9,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::support::{ask, exists, ms, until};
+
 /// Every event of the process since the first test that listens, as text.
 static EVENTS: Mutex<String> = Mutex::new(String::new());
 
@@ -63,4 +65,31 @@ async fn what_is_wrong_with_a_server_is_told_when_it_is_connected_to() {
     let poor = server_or_skip!();
     poor.command(&["ACL", "SETUSER", "poor", "on", ">p", "-@all"]).unwrap();
     LockManager::connect(format!("redis://poor:p@127.0.0.1:{}", poor.port())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_release_that_is_refused_is_told_at_once() {
+    listen();
+    let server = server_or_skip!();
+    let rule = ["ACL", "SETUSER", "app", "on", ">p", "~*", "&*", "+@all"];
+    ask(&server, &rule);
+    let locks = LockManager::connect(format!("redis://app:p@127.0.0.1:{}", server.port())).await.unwrap();
+    let lease = locks.lock("refused-release").ttl(ms(60_000)).acquire().await.unwrap();
+    ask(&server, &["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
+    drop(lease);
+    until("it is told", ms(2000), || told().contains("release refused")).await;
+    tokio::time::sleep(ms(600)).await;
+    assert_eq!(told().matches("release refused").count(), 1, "once");
+    ask(&server, &["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
+    until("it was tried on", ms(3000), || !exists(&server, "distlock:refused-release")).await;
+}
+
+#[tokio::test]
+async fn a_sentinel_is_told_in_one_event() {
+    listen();
+    let sentinels = distlock_testkit::sentinels_or_skip!();
+    let port = sentinels.sentinels()[0].port();
+    LockManager::connect(format!("redis://127.0.0.1:{port}")).await.unwrap();
+    let about = format!("node=\"127.0.0.1:{port}\"");
+    assert_eq!(told().matches(&about).count(), 1, "{}", told());
 }

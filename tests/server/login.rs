@@ -164,3 +164,55 @@ async fn a_provider_is_asked_instead_of_the_url_and_its_failure_is_told() {
     assert!(matches!(refused.unwrap_err(), LockError::Unavailable(_)));
     assert!(took < ms(600), "{took:?}");
 }
+
+#[tokio::test]
+async fn a_login_that_is_refused_says_where_it_came_from() {
+    let server = server_or_skip!();
+    user(&server, "app", "right");
+    let url = format!("redis://app:wrong@127.0.0.1:{}", server.port());
+    let error = LockManager::connect(url).await.unwrap_err().to_string();
+    let address = format!("127.0.0.1:{}: the login: user or password is wrong", server.port());
+    assert!(error.contains(&address) && error.contains("redis://user:password@host"), "{error}");
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let provided = LockManager::builder().url(url).credentials(|| async { Ok(Login::new("app", "wrong")) });
+    let error = provided.build().await.unwrap_err().to_string();
+    assert!(error.contains("the provider of `Builder::credentials`") && !error.contains("redis://user"), "{error}");
+}
+
+#[tokio::test]
+async fn a_database_that_cannot_be_had_says_what_to_do() {
+    let server = server_or_skip!();
+    let error = LockManager::connect(format!("{}/99", server.url())).await.unwrap_err();
+    assert!(matches!(error, LockError::Config(_)), "{error:?}");
+    assert!(error.to_string().contains("database 99") && error.to_string().contains("write one"), "{error}");
+    ask(&server, &["ACL", "SETUSER", "narrow", "on", ">p", "~*", "&*", "+@all", "-select"]);
+    let error = LockManager::connect(format!("redis://narrow:p@127.0.0.1:{}/1", server.port())).await.unwrap_err();
+    assert!(matches!(error, LockError::Permission(_)), "{error:?}");
+    assert!(error.to_string().contains("+select"), "{error}");
+}
+
+#[tokio::test]
+async fn a_command_that_is_refused_says_by_which_server() {
+    let server = server_or_skip!();
+    ask(&server, &["ACL", "SETUSER", "poor", "on", ">p", "~*", "&*", "+get"]);
+    let locks = LockManager::connect(format!("redis://poor:p@127.0.0.1:{}", server.port())).await.unwrap();
+    let error = locks.lock("k").acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::Permission(_)), "{error:?}");
+    assert!(error.to_string().contains(&format!("127.0.0.1:{}", server.port())), "{error}");
+}
+
+#[tokio::test]
+async fn encryption_is_not_suspected_of_a_server_that_was_spoken_with() {
+    let server = server_or_skip!();
+    let never = LockManager::builder().url(server.url()).lazy().build().await.unwrap();
+    let once = LockManager::connect(server.url()).await.unwrap();
+    server.pause().unwrap();
+    let first = never.lock("k").acquire().await.unwrap_err().to_string();
+    assert!(first.contains("rediss://"), "{first}");
+    // The old connection is given up as frozen, and a new one stays silent.
+    for _ in 0..4 {
+        let error = once.lock("k").acquire().await.unwrap_err().to_string();
+        assert!(!error.contains("rediss://"), "{error}");
+    }
+    server.resume().unwrap();
+}

@@ -193,3 +193,18 @@ async fn what_it_costs() {
         println!("taken with {replicas} acknowledgements: {:?} p50", times[LOCKS / 2]);
     }
 }
+
+#[tokio::test]
+async fn a_call_whose_time_ends_before_that_of_the_replicas_says_the_same() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let [primary, replica] = &*servers else { panic!() };
+    let locks = builder(primary, 1, 400).build().await.unwrap();
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    replica.pause().unwrap();
+    let error = locks.lock("k").wait(ms(150)).acquire().await.unwrap_err();
+    refused(&error, "0 of 1 replicas acknowledged the lock within ");
+    // Whole milliseconds.
+    assert!(!error.to_string().contains('.'), "{error}");
+    replica.resume().unwrap();
+}

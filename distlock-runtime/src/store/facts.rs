@@ -14,6 +14,10 @@ pub(crate) struct Look {
     /// A key of the namespace that nobody uses, and one with a hash tag of its own.
     pub(crate) plain: Arc<Names>,
     pub(crate) tagged: Arc<Names>,
+    /// The same of each other namespace in which the program declares locks.
+    pub(crate) others: Arc<[(Arc<Names>, Arc<Names>)]>,
+    /// The key that says since when a server remembers, where servers abstain that do not.
+    pub(crate) epoch: Option<Arc<str>>,
     /// Takes a second look at the clock, and asks whether wake-ups come.
     pub(crate) thorough: bool,
     pub(crate) wanted: Wanted,
@@ -25,7 +29,9 @@ pub(crate) struct Wanted {
     /// Share of the ttl given up for clocks that run at different rates.
     pub(crate) drift: f64,
     /// Whether grants wait for replicas.
-    pub(crate) replica_acks: bool,
+    pub(crate) replica_acks: Option<usize>,
+    /// How long a server abstains that has lost its memory.
+    pub(crate) quarantine: Option<Duration>,
     /// Whether they are the nodes of a cluster.
     pub(crate) cluster: bool,
 }
@@ -33,7 +39,7 @@ pub(crate) struct Wanted {
 /// One server.
 #[derive(Debug)]
 pub(crate) struct NodeFacts {
-    /// Without credentials.
+    /// Without credentials; with the database, if it is not 0.
     pub(crate) address: String,
     /// Of one of several that decide by majority: whether it abstains after it has lost its memory.
     pub(crate) quarantine: Option<bool>,
@@ -51,6 +57,17 @@ pub(crate) struct Seen {
     pub(crate) first: Option<Reading>,
     /// The readings of this look.
     pub(crate) clock: Vec<Reading>,
+    /// `None` where it was not asked or not answered.
+    pub(crate) memory: Option<Memory>,
+}
+
+/// Whether a server remembers, of several that decide by majority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    /// It does not know since when: it is new, or has lost everything.
+    Lost,
+    /// By its clock, since 1970.
+    Since(Duration),
 }
 
 /// What a server says of itself.
@@ -65,6 +82,7 @@ pub(crate) struct Info {
     pub(crate) is_replica: bool,
     pub(crate) replicas: u64,
     pub(crate) is_cluster: bool,
+    pub(crate) is_sentinel: bool,
     pub(crate) has_append_only_file: bool,
 }
 
@@ -84,6 +102,7 @@ impl Info {
             is_replica: field("role") == "slave",
             replicas: number("connected_slaves"),
             is_cluster: field("cluster_enabled") == "1",
+            is_sentinel: field("redis_mode") == "sentinel",
             has_append_only_file: field("aof_enabled") == "1",
         }
     }
@@ -101,6 +120,16 @@ pub(crate) enum Refused {
     Unknown(&'static str),
     /// The rest cannot be asked for without it.
     Info,
+    /// No writes are accepted now, whoever sends them; the code says why.
+    Writes(Reason),
+}
+
+/// Why a server accepts no writes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    OutOfMemory,
+    TooFewReplicas,
+    CannotSave,
 }
 
 /// What a server's clock showed at a moment of ours.
@@ -130,9 +159,11 @@ mod tests {
             is_replica: true,
             replicas: 2,
             is_cluster: true,
+            is_sentinel: false,
             has_append_only_file: true,
         };
         assert_eq!(info, expected);
         assert_eq!(Info::read(""), Info::default());
+        assert!(Info::read("redis_mode:sentinel\r\n").is_sentinel);
     }
 }

@@ -19,6 +19,7 @@ use super::connection::Connection;
 use super::millis;
 use super::replies::{answers, garbled};
 use super::scripts::ACK;
+use crate::error::brief;
 use crate::store::{Lane, Renewal, StoreError, StoreErrorKind};
 
 /// The most keys in one question, unless a single lock has more.
@@ -89,7 +90,7 @@ impl Acks {
         match timeout(limit, told).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(unavailable("the runtime that asked the replicas has ended".to_owned())),
-            Err(_elapsed) => Err(unavailable(format!("no word from the replicas within {limit:?}"))),
+            Err(_elapsed) => Err(line.too_few(None, limit)),
         }
     }
 }
@@ -137,18 +138,25 @@ impl Line {
     }
 
     fn judge(&self, has_them: bool, got: usize) -> Result<(), StoreError> {
-        let Self { wanted, limit, .. } = self;
         if !has_them {
             return Err(unavailable(
                 "the key is not on the server whose replicas were asked; a failover may be under way".to_owned(),
             ));
         }
-        if got < *wanted {
-            return Err(unavailable(format!(
-                "{got} of {wanted} replicas acknowledged the lock within {limit:?}; check that so many are connected, or lower `replica_acks`"
-            )));
-        }
-        Ok(())
+        if got < self.wanted { Err(self.too_few(Some(got), self.limit)) } else { Ok(()) }
+    }
+
+    /// `got` is `None` where the time of the call ended before the server said how many; then none is known of.
+    fn too_few(&self, got: Option<usize>, within: Duration) -> StoreError {
+        let (wanted, within) = (self.wanted, brief(within));
+        let how_many = match got {
+            Some(got) => format!("{got} of {wanted}"),
+            None if wanted == 1 => "0 of 1".to_owned(),
+            None => format!("fewer than {wanted}"),
+        };
+        unavailable(format!(
+            "{how_many} replicas acknowledged the lock within {within}; check that so many are connected, or lower `replica_acks`"
+        ))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

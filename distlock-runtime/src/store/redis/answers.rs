@@ -42,17 +42,20 @@ pub(super) fn closes_connection(error: &RedisError) -> bool {
     }
 }
 
+/// Whether it is the login that is refused.
+pub(super) fn refuses_login(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::AuthenticationFailed || matches!(code_of(error), Some("NOAUTH" | "WRONGPASS"))
+}
+
 /// What an error means for the command that met it. Old servers wrap an error raised inside a script in a plain `ERR`,
 /// so the text is searched for the code as well.
 pub(super) fn classify(error: &RedisError) -> StoreError {
     use StoreErrorKind::{Config, Permission, Unavailable};
     let Some(code) = code_of(error) else {
-        return match error.kind() {
-            ErrorKind::AuthenticationFailed => StoreError::new(
-                Permission,
-                "the login, for the user or the password is wrong or missing; write `redis://user:password@host` or `redis://:password@host`",
-            ),
-            _ => StoreError::unanswered(error.to_string()),
+        return if refuses_login(error) {
+            StoreError::new(Permission, LOGIN_REFUSED)
+        } else {
+            StoreError::unanswered(error.to_string())
         };
     };
     let detail = error.detail().unwrap_or_default();
@@ -64,21 +67,29 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
                 permissions::commands()
             ),
         ),
-        "NOAUTH" | "WRONGPASS" => StoreError::new(
-            Permission,
-            "the login, for the user or the password is wrong or missing; write `redis://user:password@host` or `redis://:password@host`",
-        ),
+        "NOAUTH" | "WRONGPASS" => StoreError::new(Permission, LOGIN_REFUSED),
         "OOM" => StoreError::new(Unavailable, "the server is out of memory (OOM); free some, or raise `maxmemory`"),
         "READONLY" => StoreError::new(
             Unavailable,
             "the server is a read-only replica (READONLY); the connection is made anew to find the primary",
         ),
-        "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" | "NOREPLICAS" => {
+        "NOREPLICAS" => StoreError::new(
+            Unavailable,
+            "the server has fewer replicas than its `min-replicas-to-write` and refuses writes (NOREPLICAS); connect them, or lower it",
+        ),
+        "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" => {
             StoreError::new(Unavailable, format!("the server answered {code} {detail}"))
         }
         "MOVED" | "ASK" | "CROSSSLOT" => StoreError::new(
             Config,
             format!("the server is a node of a Redis Cluster (it answered {code}); write `redis+cluster://host:port`"),
+        ),
+        "ERR" if detail.starts_with("unknown command") => StoreError::new(
+            Config,
+            format!(
+                "the server answered {code} {}; if the port is that of a Sentinel, write `redis+sentinel://host:port/name`, else use a Redis or Valkey server that has not renamed its commands",
+                detail.split(", with args").next().unwrap_or_default()
+            ),
         ),
         _ => StoreError::new(Config, format!("the server answered {code} {detail}")),
     };
@@ -86,6 +97,9 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
     let meaning = StoreError { detour: super::cluster::Detour::read(code, detail).map(Box::new), ..meaning };
     meaning
 }
+
+/// Where it is not known how the login was given.
+const LOGIN_REFUSED: &str = "the login: user or password is wrong or missing; write `redis://user:password@host` or `redis://:password@host`, or see to the provider of `Builder::credentials`";
 
 const CODES: [&str; 13] = [
     "NOPERM",

@@ -13,9 +13,10 @@ use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisError, Value};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::answers::{Refusal, classify, closes_connection};
+use super::answers::{Refusal, classify, closes_connection, refuses_login};
 use super::listening::{self, Listening};
 use super::target::{Failure, Target, Watch};
+use crate::error::brief;
 use crate::events;
 use crate::store::ears::Ears;
 use crate::store::{StoreError, StoreErrorKind};
@@ -184,12 +185,15 @@ impl Connection {
     /// [`send_each`](Self::send_each), where an error among the answers is the error of all.
     pub(super) async fn send_all(&self, commands: &Pipeline, limit: Duration) -> Result<Vec<Value>, StoreError> {
         let answers = self.send_each(commands, limit).await?;
-        answers.into_iter().collect::<Result<_, _>>().map_err(|error| classify(&error))
+        answers.into_iter().collect::<Result<_, _>>().map_err(|error| self.named(classify(&error)))
     }
 
     async fn last_of(&self, packet: Packet<'_>, limit: Duration) -> Result<Value, Refusal> {
         match self.exchange(packet, limit).await?.pop() {
-            Some(answer) => answer.map_err(Refusal::from),
+            Some(answer) => answer.map_err(|error| match error.into() {
+                Refusal::Failed(error) => self.named(error).into(),
+                Refusal::NoScript => Refusal::NoScript,
+            }),
             None => Err(self.too_few().into()),
         }
     }
@@ -216,7 +220,7 @@ impl Connection {
             }
             Err(_elapsed) => {
                 self.note_silence(&live, sent_at);
-                let text = format!("no answer from {} within {limit:?}", self.address());
+                let text = format!("no answer from {} within {}", self.address(), brief(limit));
                 Err(StoreError::unanswered(text).into())
             }
         }
@@ -224,6 +228,11 @@ impl Connection {
 
     fn too_few(&self) -> StoreError {
         StoreError::unanswered(format!("{} gave too few answers", self.address()))
+    }
+
+    /// Who must change something has to know where.
+    fn named(&self, error: StoreError) -> StoreError {
+        if error.kind == StoreErrorKind::Permission { error.at(&self.address()) } else { error }
     }
 
     /// Another connection to the same place, which is told of nothing.
@@ -351,6 +360,14 @@ impl Connection {
     pub(crate) fn address(&self) -> String {
         self.target.address()
     }
+
+    /// As [`address`](Self::address), with the database if it is not 0.
+    pub(super) fn place(&self) -> String {
+        match self.target.database() {
+            0 => self.address(),
+            database => format!("{}/{database}", self.address()),
+        }
+    }
 }
 
 /// What a server says to one command.
@@ -475,12 +492,14 @@ impl Attempt {
     fn failure(&self, error: &RedisError) -> StoreError {
         let address = &self.address;
         match error.kind() {
-            ErrorKind::AuthenticationFailed => StoreError::new(
+            _ if refuses_login(error) => StoreError::new(
                 StoreErrorKind::Permission,
-                format!(
-                    "the login at {address}, for the user or the password is wrong or missing; write `redis://user:password@host` or `redis://:password@host`, and percent-encode special characters"
-                ),
+                format!("{address}: the login: user or password is wrong or missing; {}", self.target.login_advice()),
             ),
+            // As the client crate says that the database cannot be selected.
+            ErrorKind::Server(_) if error.to_string().contains("refused to switch database") => {
+                self.no_database(error.detail().unwrap_or_default())
+            }
             ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::new(
                 StoreErrorKind::Config,
                 format!(
@@ -499,6 +518,20 @@ impl Attempt {
                 failure
             }
         }
+    }
+
+    fn no_database(&self, detail: &str) -> StoreError {
+        let (address, database) = (&self.address, self.target.database());
+        if detail.contains("permissions") {
+            let text = format!(
+                "{address}: the user may not run `SELECT`; add `+select` to its rule, or leave `/{database}` out of the URL"
+            );
+            return StoreError::new(StoreErrorKind::Permission, text);
+        }
+        let text = format!(
+            "{address}: database {database} cannot be used ({detail}); write one that the server has, or leave it out of the URL"
+        );
+        StoreError::new(StoreErrorKind::Config, text)
     }
 }
 

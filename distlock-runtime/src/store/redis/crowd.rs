@@ -98,7 +98,7 @@ impl<R: Send + 'static, A: Send + 'static> Crowd<R, A> {
         match timeout(limit, receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(StoreError::unanswered("the runtime that asked the server has ended")),
-            Err(_elapsed) => Err(StoreError::unanswered(format!("no answer within {limit:?}"))),
+            Err(_elapsed) => Err(StoreError::unanswered(format!("no answer within {}", crate::error::brief(limit)))),
         }
     }
 }

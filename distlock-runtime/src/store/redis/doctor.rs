@@ -14,7 +14,7 @@ use super::listening::Listening;
 use super::permissions::{CHANNELS, Probe, probes, refusal, writing_probe};
 use super::replies::text;
 use crate::store::StoreError;
-use crate::store::facts::{Info, Look, NodeFacts, Reading, Refused, Seen};
+use crate::store::facts::{Info, Look, Memory, NodeFacts, Reading, Refused, Seen};
 
 /// Between two looks at a clock: long beside a round trip, so that a rate is to be seen, and short for who waits.
 const CLOCK_LOOK: Duration = Duration::from_millis(250);
@@ -29,7 +29,7 @@ pub(super) async fn look_at(
     limit: Duration,
 ) -> NodeFacts {
     let seen = see(connection, first_reading, look, limit).await;
-    NodeFacts { address: connection.address(), quarantine: None, seen }
+    NodeFacts { address: connection.place(), quarantine: None, seen }
 }
 
 async fn see(
@@ -42,15 +42,28 @@ async fn see(
     let mut seen = Seen::default();
     read_clock(connection, look, limit, &mut seen).await?;
 
-    let plain = look.plain.first();
-    let namespace = plain.wire.strip_suffix(&format!(":{}", plain.key)).unwrap_or_default();
     let channel = CHANNELS.replace('*', "doctor");
-    let probes = probes(namespace, plain, look.tagged.first(), &channel, look.wanted);
+    let own = (look.plain.clone(), look.tagged.clone());
+    let namespaces = std::iter::once(&own).chain(look.others.iter());
+    let probes: Vec<Probe> = namespaces
+        .flat_map(|(plain, tagged)| {
+            let plain = plain.first();
+            let namespace = plain.wire.strip_suffix(&format!(":{}", plain.key)).unwrap_or_default();
+            probes(namespace, plain, tagged.first(), &channel, look.wanted)
+        })
+        .collect();
     let mut pipeline = Pipeline::new();
     pipeline.cmd("INFO");
+    if let Some(epoch) = &look.epoch {
+        pipeline.cmd("GET").arg(&**epoch);
+    }
     probes.iter().for_each(|probe| probe.add_to(&mut pipeline));
     let answers = connection.send_each(&pipeline, limit).await?;
-    let (info, answers) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
+    let (info, mut answers) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
+    if look.epoch.is_some() {
+        let (epoch, rest) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
+        (seen.memory, answers) = (epoch.as_ref().ok().map(memory), rest);
+    }
     match info.as_ref().ok().and_then(text) {
         Some(text) => seen.info = Some(Info::read(text)),
         None => add(&mut seen.refused, Refused::Info),
@@ -114,6 +127,15 @@ async fn read_clock(connection: &Connection, look: &Look, limit: Duration, seen:
     };
     seen.clock.extend(shown().map(|shown| Reading { asked_at, took, shown }));
     Ok(())
+}
+
+/// What the epoch key says.
+fn memory(epoch: &Value) -> Memory {
+    // A value that is no number is none to the servers either.
+    match text(epoch).and_then(|text| text.parse().ok()) {
+        Some(micros) => Memory::Since(Duration::from_micros(micros)),
+        None => Memory::Lost,
+    }
 }
 
 /// Finds the first reading of this run of the server, or makes this the first one.

@@ -4,7 +4,7 @@ use redis::{Cmd, Pipeline};
 
 use super::connection::Answer;
 use crate::key::LockName;
-use crate::store::facts::{Refused, Wanted};
+use crate::store::facts::{Reason, Refused, Wanted};
 
 /// Every command that locking sends or runs in a script. The login (`AUTH`, `HELLO`) needs no permission.
 pub(super) const COMMANDS: [&str; 18] = [
@@ -86,7 +86,7 @@ pub(super) fn probes(
         probes.push(probe("GET", Some(key), &[]));
         probes.push(probe("PEXPIRE", Some(key), &["1"]));
     }
-    if wanted.replica_acks {
+    if wanted.replica_acks.is_some() {
         probes.push(probe(WITH_ACKS, None, &["0", "1"]));
     }
     if wanted.cluster {
@@ -152,7 +152,13 @@ pub(super) fn refusal(answer: &Answer, command: &'static str, pattern: Option<&s
             Refused::Keys(pattern.unwrap_or("*").to_owned())
         });
     }
-    (error.code() == Some("ERR") && details.starts_with("unknown command")).then_some(Refused::Unknown(command))
+    match error.code() {
+        Some("OOM") => Some(Refused::Writes(Reason::OutOfMemory)),
+        Some("NOREPLICAS") => Some(Refused::Writes(Reason::TooFewReplicas)),
+        Some("MISCONF") => Some(Refused::Writes(Reason::CannotSave)),
+        Some("ERR") if details.starts_with("unknown command") => Some(Refused::Unknown(command)),
+        _ => None,
+    }
 }
 
 /// The commands, for a text.

@@ -1,5 +1,7 @@
 //! Where a connection leads: to a server's address, or, in tests, over streams that the test hands out.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -12,6 +14,7 @@ use super::encryption::Encryption;
 use super::sentinel::Sentinels;
 use super::stream::{Gather, dial};
 use crate::credentials::Credentials;
+use crate::error::brief;
 use crate::store::{StoreError, StoreErrorKind};
 
 /// Makes connections to one node.
@@ -39,6 +42,8 @@ pub(crate) struct Access {
     pub(crate) encryption: Option<Encryption>,
     /// Instead of the user and password of the URL.
     pub(crate) credentials: Option<Credentials>,
+    /// A connection was made once, so the URL is right.
+    pub(crate) has_worked: Arc<AtomicBool>,
 }
 
 /// Why there is no connection.
@@ -89,7 +94,11 @@ impl Target {
         config: &AsyncConnectionConfig,
     ) -> Result<(MultiplexedConnection, Watch), Failure> {
         let connection = match self {
-            Self::Server(server) => server.connect(config).await?,
+            Self::Server(server) => {
+                let connection = server.connect(config).await?;
+                server.access.has_worked.store(true, Ordering::Relaxed);
+                connection
+            }
             #[cfg(feature = "sentinel")]
             Self::Sentinel(sentinels) => return sentinels.connect(config).await,
             #[cfg(feature = "testing")]
@@ -100,13 +109,14 @@ impl Target {
 
     /// What is said when an attempt took too long.
     pub(super) fn no_connection(&self, limit: Duration) -> String {
-        format!("no connection to {} within {limit:?}{}", self.address(), self.other_scheme())
+        format!("no connection to {} within {}{}", self.address(), brief(limit), self.other_scheme())
     }
 
     /// What may be wrong where a new connection stays silent or is cut: a server that speaks TLS and a client that does not
-    /// have nothing to say to each other, nor have the opposites.
+    /// have nothing to say to each other, nor have the opposites. Where a connection was made before, that is not it.
     pub(super) fn other_scheme(&self) -> &'static str {
         match self {
+            Self::Server(server) if server.access.has_worked.load(Ordering::Relaxed) => "",
             #[cfg(feature = "tls-rustls")]
             Self::Server(server) if server.access.encryption.is_some() => {
                 "; if the port is not one for TLS, write `redis://`"
@@ -115,6 +125,31 @@ impl Target {
                 "; if the port is one for TLS, write `rediss://`"
             }
             _ => "",
+        }
+    }
+
+    /// What to do about a login that is refused.
+    pub(super) fn login_advice(&self) -> &'static str {
+        if self.server().is_some_and(|server| server.access.credentials.is_some()) {
+            "see to what the provider of `Builder::credentials` gives"
+        } else {
+            "write `redis://user:password@host` or `redis://:password@host`, and percent-encode special characters"
+        }
+    }
+
+    /// Which of the server's databases.
+    pub(super) fn database(&self) -> i64 {
+        self.server().map_or(0, |server| server.info.redis_settings().db())
+    }
+
+    /// How one gets in at what is locked on.
+    fn server(&self) -> Option<&Server> {
+        match self {
+            Self::Server(server) => Some(server),
+            #[cfg(feature = "sentinel")]
+            Self::Sentinel(sentinels) => Some(sentinels.primary()),
+            #[cfg(feature = "testing")]
+            Self::Streams(_) => None,
         }
     }
 

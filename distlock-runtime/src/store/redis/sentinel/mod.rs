@@ -74,6 +74,11 @@ enum Dead {
 }
 
 impl Sentinels {
+    /// How one gets in at the primary.
+    pub(super) fn primary(&self) -> &Server {
+        &self.primary
+    }
+
     /// The primary, whoever it is now.
     pub(super) fn address(&self) -> String {
         format!("the primary `{}`", self.name)

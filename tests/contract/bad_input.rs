@@ -48,6 +48,12 @@ async fn settings_of_a_manager_that_cannot_work_are_refused() {
         (LockManager::builder().url("redis+sentinel://h:1"), "sentinel"),
         (LockManager::builder().url("redlock:redis://a,memory:"), "redlock"),
         (LockManager::builder().url("http://h:1"), "redis://"),
+        (LockManager::builder().url("http://h:1"), "redlock:redis://a,redis://b"),
+        (LockManager::builder().url("http://h:1"), "redis+cluster://"),
+        (LockManager::builder().url("redlock:"), "redlock:redis://a,redis://b"),
+        (LockManager::builder().url("redlock:redis://a,,redis://c"), "percent-encode `,`"),
+        (LockManager::builder().url("redis://h1,h2"), "redis+sentinel://"),
+        (LockManager::builder().url("redis://h:76O1"), "its port is not a number"),
         (LockManager::builder().url("redis://:p@ss/w#rd@h"), "percent-encode"),
         (LockManager::builder().url("redis://h:99999"), "percent-encode"),
     ] {

@@ -102,7 +102,8 @@ impl Info {
             is_replica: field("role") == "slave",
             replicas: number("connected_slaves"),
             is_cluster: field("cluster_enabled") == "1",
-            is_sentinel: field("redis_mode") == "sentinel",
+            // As Redis calls it, and as Valkey does.
+            is_sentinel: [field("redis_mode"), field("server_mode")].contains(&"sentinel"),
             has_append_only_file: field("aof_enabled") == "1",
         }
     }
@@ -165,5 +166,6 @@ mod tests {
         assert_eq!(info, expected);
         assert_eq!(Info::read(""), Info::default());
         assert!(Info::read("redis_mode:sentinel\r\n").is_sentinel);
+        assert!(Info::read("server_mode:sentinel\r\n").is_sentinel);
     }
 }

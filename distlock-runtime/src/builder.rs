@@ -403,7 +403,7 @@ impl Builder {
 
     async fn redlock_on(&self, targets: Vec<Target>, namespace: &Namespace) -> Result<Arc<dyn LockStore>, LockError> {
         let quarantine = self.quarantine.then_some(self.defaults.max_ttl);
-        let memory = Memory { epoch: namespace.epoch.clone(), fence: namespace.fence(""), quarantine };
+        let memory = Memory { epoch: namespace.epoch.clone(), quarantine };
         let store = Redlock::new(targets, memory, self.connect_timeout, self.response_timeout)?;
         if !self.lazy {
             store.ready(self.connect_timeout).await?;

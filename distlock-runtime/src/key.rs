@@ -150,7 +150,7 @@ impl Namespace {
 
     /// The fencing counter of a lock key. No lock key can equal it.
     #[cfg_attr(not(feature = "cluster"), expect(unused_variables))]
-    pub(crate) fn fence(&self, wire: &str) -> Arc<str> {
+    fn fence(&self, wire: &str) -> Arc<str> {
         match &self.fences {
             Fences::One(fence) => fence.clone(),
             #[cfg(feature = "cluster")]

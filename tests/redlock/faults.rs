@@ -258,6 +258,12 @@ async fn new_servers_in_quarantine_vote_after_it_or_when_told() {
     }
 }
 
+distlock::lock_set! { Billing { namespace = "billing" } }
+
+#[derive(distlock::LockKey)]
+#[lock(key = "billed", set = Billing)]
+struct Billed;
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_was_lost_is_not_voted_in_by_bootstrap() {
     let servers = servers(3);
@@ -265,7 +271,9 @@ async fn a_server_that_was_lost_is_not_voted_in_by_bootstrap() {
     locks.bootstrap().await.unwrap();
     // As a job does at each start.
     locks.bootstrap().await.unwrap();
-    locks.lock("k").run(async |_| ()).await.unwrap();
+    // In a namespace of its own, whose counter is another.
+    locks.lock(Billed).run(async |_| ()).await.unwrap();
+    sleep(ms(1)).await;
     locks.bootstrap().await.unwrap();
     servers[1].restart(false);
     sleep(ms(200)).await;
@@ -278,6 +286,25 @@ async fn a_server_that_was_lost_is_not_voted_in_by_bootstrap() {
     let refused = locks.lock("k").acquire().await.unwrap_err();
     assert!(matches!(refused, LockError::NoQuorum(_)), "{refused}");
     assert!(locks.bootstrap().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_that_reached_only_some_can_be_made_again() {
+    let servers = servers(3);
+    let locks = on(&servers).quarantine(true).max_ttl(ms(10_000)).default_ttl(ms(5000)).build().await.unwrap();
+    let refused = servers[0].inject(Match::every().command("SET"), Fault::Refuse(Refusal::MisConf));
+    assert!(locks.bootstrap().await.is_err());
+    assert_eq!(refused.hits(), 1);
+    let told = |server: &std::sync::Arc<distlock_testkit::EmbeddedServer>| {
+        server.command(&["GET", "{distlock}:epoch"]).unwrap().as_text() == Some("0")
+    };
+    assert_eq!(servers.iter().filter(|server| told(server)).count(), 2);
+    servers[0].clear();
+    locks.bootstrap().await.unwrap();
+    assert!(servers.iter().all(told));
+    let lease = locks.lock("k").acquire().await.unwrap();
+    comes_to_stand(&servers, "k", 3, ms(10)).await;
+    drop(lease);
 }
 
 #[tokio::test(start_paused = true)]

@@ -34,8 +34,6 @@ pub(crate) struct Motion {
 pub(crate) struct Memory {
     /// The key that says since when a server remembers.
     pub(crate) epoch: Arc<str>,
-    /// The fencing counter.
-    pub(crate) fence: Arc<str>,
     /// How long a server abstains that has lost its memory.
     pub(crate) quarantine: Option<Duration>,
 }
@@ -129,8 +127,8 @@ impl RedisStore {
     /// Whether the server remembers what it granted; not if it is new, or has lost its memory.
     pub(crate) async fn remembers(&self, memory: &Memory, limit: Duration) -> Result<bool, StoreError> {
         let value = REMEMBERS
-            .run(&self.front, Form::Known, limit, 2, |command: &mut Cmd| {
-                command.arg(&*memory.epoch).arg(&*memory.fence).arg(memory.abstains());
+            .run(&self.front, Form::Known, limit, 1, |command: &mut Cmd| {
+                command.arg(&*memory.epoch).arg(memory.abstains());
             })
             .await?;
         Ok(value == Value::Int(1))

@@ -17,12 +17,12 @@
 //!   the token is buried.
 //! * **Loss of memory.** With a quarantine, a server without its epoch key abstains for the longest life of a lease, so
 //!   that what it forgot has expired before it votes again.
-//!
 //! * **Waiting.** Who finds the key taken leaves its name in a line on each server, under a ticket that is the same on all.
 //!   There is no common line, so it gives no right: it only says who is told first when the key is given back. Within a
 //!   process the order is that of the gate.
 
 mod acquire;
+mod bootstrap;
 mod health;
 mod release;
 mod renew;
@@ -49,7 +49,7 @@ use super::redis::vote::Memory;
 use super::redis::{Hears, RedisStore};
 use super::{
     Acquire, Acquired, BoxFuture, Lane, LockStore, Release, Released, Renewal, Renewed, StoreError, StoreErrorKind,
-    Token, no_quarantine,
+    Token,
 };
 use crate::background::Tails;
 use crate::error::{Config, LockError};
@@ -263,52 +263,7 @@ impl LockStore for Redlock {
     }
 
     fn bootstrap(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async {
-            if self.memory.quarantine.is_none() {
-                return Err(no_quarantine());
-            }
-            let limit = self.response_timeout;
-            let mut round = self.round(|server| {
-                let memory = self.memory.clone();
-                async move {
-                    match server.remembers(&memory, limit).await {
-                        // The first command after a broken connection fails, the next one finds a new connection.
-                        Err(error) if error.kind.is_outage() => server.remembers(&memory, limit).await,
-                        answer => answer,
-                    }
-                }
-            });
-            // All of them: one that is left out would abstain.
-            let (mut remember, mut are_new) = (0, Vec::new());
-            while let Some((server, answer)) = round.next().await {
-                if answer? {
-                    remember += 1;
-                } else {
-                    are_new.push(&*self.health.addresses()[server]);
-                }
-            }
-            if remember > 0 && !are_new.is_empty() {
-                are_new.sort_unstable();
-                return Err(StoreError::new(
-                    StoreErrorKind::Config,
-                    format!(
-                        "this is no new deployment, for {remember} of the servers remember locks; {} must sit its quarantine out, and votes by itself then",
-                        are_new.join(", ")
-                    ),
-                ));
-            }
-            if are_new.is_empty() {
-                return Ok(());
-            }
-            let mut round = self.round(|server| {
-                let memory = self.memory.clone();
-                async move { server.bootstrap(&memory, limit).await }
-            });
-            while let Some((_, answer)) = round.next().await {
-                answer?;
-            }
-            Ok(())
-        })
+        Box::pin(self.bootstrap())
     }
 
     fn mark(&self) -> Mark {

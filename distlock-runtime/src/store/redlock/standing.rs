@@ -229,7 +229,7 @@ mod tests {
             holder: Description { process: "h/1".into(), function: "f".into() },
             reserve: 1,
             previous: None,
-            memory: Memory { epoch: "{distlock}:epoch".into(), fence: "{distlock}:fence".into(), quarantine: None },
+            memory: Memory { epoch: "{distlock}:epoch".into(), quarantine: None },
             waiter: Token::random(),
             wait: None,
         })

@@ -5,7 +5,7 @@
 -- KEYS[i + 3]   burial of the token
 -- KEYS[i + 4]   fencing counter
 --
--- KEYS[#KEYS]   epoch: since when this server remembers, in microseconds
+-- KEYS[#KEYS]   epoch: since when this server remembers, in microseconds; 0 as in remembers.lua
 --
 -- ARGV[1]       token
 -- ARGV[2]       expiry in milliseconds
@@ -50,8 +50,9 @@ local quarantine = tonumber(ARGV[7]) * 1000
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local floor = now - TRANSIT
+local epoch
 if quarantine > 0 then
-  local epoch = redis.pcall('GET', KEYS[#KEYS])
+  epoch = redis.pcall('GET', KEYS[#KEYS])
   epoch = type(epoch) == 'string' and tonumber(epoch)
   if not epoch then
     redis.call('SET', KEYS[#KEYS], string.format('%.0f', now))
@@ -147,6 +148,10 @@ elseif proposed > math.max(highest, now) + AHEAD then
 end
 if next then
   return {'stale', string.format('%.0f', next)}
+end
+if epoch == 0 then
+  -- From now on there is something that it could forget.
+  redis.call('SET', KEYS[#KEYS], '1')
 end
 for i = 1, #KEYS - 1, COMPANIONS do
   redis.call('SET', KEYS[i + 4], string.format('%.0f', last))

@@ -213,11 +213,7 @@ impl Intent {
                     let late = LockError::from(Unavailable::new(
                         "the reply that granted the lock came so late that little of the lease was left; the key was given back",
                     ));
-                    if budget.one_try || budget.nearly_spent() {
-                        return Err(late);
-                    }
-                    events::waiting_through_outage(self.key(), &late);
-                    tell(&turn, News::Failing(late));
+                    self.wait_through(late, budget, &turn)?;
                     attempt = Attempt::behind(self, Some(token));
                     self.rest(&mut pause, budget).await;
                 }
@@ -248,9 +244,9 @@ impl Intent {
                 Ok(Acquired::Contested { or_else }) => {
                     attempt = attempt.give_back();
                     contests += 1;
-                    if (!budget.one_try && budget.spent())
-                        || (budget.one_try && (contests == CONTESTS || budget.nearly_spent()))
-                    {
+                    let is_over =
+                        if budget.one_try { contests == CONTESTS || budget.nearly_spent() } else { budget.spent() };
+                    if is_over {
                         return Err(match or_else {
                             Some(error) => error.into(),
                             None => self.busy(self.names.first(), Occupant::default(), budget),
@@ -262,12 +258,7 @@ impl Intent {
                     self.pause(most.mul_f64(fastrand::f64()).min(budget.left_or(most))).await;
                 }
                 Ok(Acquired::Unacknowledged(text)) => {
-                    let error = LockError::from(Unavailable::new(text));
-                    if budget.one_try || budget.nearly_spent() {
-                        return Err(error);
-                    }
-                    events::waiting_through_outage(self.key(), &error);
-                    tell(&turn, News::Failing(error));
+                    self.wait_through(Unavailable::new(text).into(), budget, &turn)?;
                     attempt = attempt.give_back();
                     self.rest(&mut pause, budget).await;
                 }
@@ -287,12 +278,7 @@ impl Intent {
                 // The first command after a broken connection fails, the next one finds a new connection.
                 Err(_) if !resent && !budget.nearly_spent() => resent = true,
                 Err(error) => {
-                    let error = LockError::from(error);
-                    if budget.one_try || budget.nearly_spent() {
-                        return Err(error);
-                    }
-                    events::waiting_through_outage(self.key(), &error);
-                    tell(&turn, News::Failing(error));
+                    self.wait_through(error.into(), budget, &turn)?;
                     // What was sent is compensated for, so its token is dead.
                     attempt = attempt.give_back();
                     self.rest(&mut pause, budget).await;
@@ -336,6 +322,16 @@ impl Intent {
             return Err(closed);
         }
         Ok(grant)
+    }
+
+    /// Goes on in spite of an outage, and tells the others of the process, if there is time; else it is the call's error.
+    fn wait_through(&self, error: LockError, budget: &Budget<'_>, turn: &Option<Turn>) -> Result<(), LockError> {
+        if budget.one_try || budget.nearly_spent() {
+            return Err(error);
+        }
+        events::waiting_through_outage(self.key(), &error);
+        tell(turn, News::Failing(error));
+        Ok(())
     }
 
     /// The pause between two tries while the server cannot be asked.

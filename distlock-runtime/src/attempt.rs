@@ -91,8 +91,8 @@ impl<'a> Attempt<'a> {
                 (self.queued, self.leftovers) = (ticket.is_some(), *leftovers);
             }
             Ok(Acquired::Contested { .. }) => self.leftovers = true,
-            // What stood in line still does.
             Ok(Acquired::Foreign { leftovers, .. }) => self.leftovers = *leftovers,
+            // What stood in line still does.
             Ok(Acquired::Dead) | Err(_) => {}
         }
         if !self.may_stand() {

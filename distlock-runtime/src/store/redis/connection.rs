@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Pipeline, RedisError, Value};
-use tokio::sync::Notify;
+use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::time::{Instant, timeout};
 
-use super::answers::{Refusal, classify, closes_connection, refuses_login};
+use super::answers::{Refusal, classify, closes_connection};
+use super::connecting::{Attempt, Ended, Progress};
 use super::listening::{self, Listening};
-use super::target::{Failure, Target, Watch};
+use super::target::{Target, Watch};
 use crate::error::brief;
 use crate::events;
 use crate::store::ears::Ears;
@@ -73,11 +73,17 @@ struct Silence {
 }
 
 #[derive(Clone, Debug)]
-struct Live {
+pub(super) struct Live {
     connection: MultiplexedConnection,
     /// Also tells connections of one slot apart, so that a late error does not close its successor.
     listening: Arc<listening::State>,
     _watch: Watch,
+}
+
+impl Live {
+    pub(super) fn new(connection: MultiplexedConnection, listening: Arc<listening::State>, watch: Watch) -> Self {
+        Self { connection, listening, _watch: watch }
+    }
 }
 
 impl Connection {
@@ -288,20 +294,11 @@ impl Connection {
             }
             State::Idle { .. } => {}
         }
-        let progress = Arc::new(Progress::default());
-        slot.state = State::Connecting { since: Instant::now(), progress: progress.clone() };
-        drop(slot);
         let ears = self.told.as_ref().map(|told| told.ears.clone());
         let attempt =
             Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address(), ears };
-        let abandoned = Abandoned { progress: progress.clone(), address: attempt.address.clone() };
-        tokio::spawn(async move {
-            let ended = match attempt.run().await {
-                Ok(live) => Ended::Connected(live),
-                Err(error) => Ended::Failed(Instant::now(), error),
-            };
-            abandoned.progress.end(|| ended);
-        });
+        let progress = attempt.start();
+        slot.state = State::Connecting { since: Instant::now(), progress: progress.clone() };
         Step::Connecting(progress)
     }
 
@@ -406,138 +403,4 @@ enum Step {
     Connected(Live),
     Refused(StoreError),
     Connecting(Arc<Progress>),
-}
-
-/// A connection attempt that several callers wait for, woken in the order in which they came.
-#[derive(Debug, Default)]
-struct Progress {
-    ended: Mutex<Option<Ended>>,
-    told: Notify,
-}
-
-/// How an attempt ended.
-#[derive(Clone, Debug)]
-enum Ended {
-    Connected(Live),
-    Failed(Instant, StoreError),
-    /// Its runtime ended first.
-    Abandoned(StoreError),
-}
-
-impl Progress {
-    /// The first end counts.
-    fn end(&self, ended: impl FnOnce() -> Ended) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(ended);
-        self.told.notify_waiters();
-    }
-
-    fn peek(&self) -> Option<Ended> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    async fn outcome(&self) -> Result<Live, StoreError> {
-        loop {
-            let told = self.told.notified();
-            tokio::pin!(told);
-            // Listen first, then look: an end in between is not missed.
-            told.as_mut().enable();
-            match self.peek() {
-                Some(Ended::Connected(live)) => return Ok(live),
-                Some(Ended::Failed(_, error) | Ended::Abandoned(error)) => return Err(error),
-                None => told.await,
-            }
-        }
-    }
-}
-
-/// Goes with the task that connects: if its runtime ends first, those who wait are told, and the next caller starts anew.
-struct Abandoned {
-    progress: Arc<Progress>,
-    address: String,
-}
-
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        self.progress.end(|| {
-            let text = format!("the connection to {} was given up while it was made", self.address);
-            Ended::Abandoned(StoreError::new(StoreErrorKind::Unavailable, text))
-        });
-    }
-}
-
-struct Attempt {
-    target: Target,
-    limit: Duration,
-    address: String,
-    ears: Option<Arc<Ears>>,
-}
-
-impl Attempt {
-    async fn run(self) -> Result<Live, StoreError> {
-        // Commands are timed by the callers, each within its own budget.
-        let mut config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(self.limit)).set_response_timeout(None);
-        let listening = Arc::<listening::State>::default();
-        if let Some(ears) = self.ears.clone() {
-            config = config.set_push_sender(listening::hear(ears, listening.clone()));
-        }
-        match timeout(self.limit, self.target.connect(&config)).await {
-            Ok(Ok((connection, watch))) => Ok(Live { connection, listening, _watch: watch }),
-            Ok(Err(Failure::Client(error))) => Err(self.failure(&error)),
-            Ok(Err(Failure::Before(error))) => Err(error.at(&self.address)),
-            Err(_elapsed) => Err(StoreError::new(StoreErrorKind::Unavailable, self.target.no_connection(self.limit))),
-        }
-    }
-
-    fn failure(&self, error: &RedisError) -> StoreError {
-        let address = &self.address;
-        match error.kind() {
-            _ if refuses_login(error) => StoreError::new(
-                StoreErrorKind::Permission,
-                format!("{address}: the login: user or password is wrong or missing; {}", self.target.login_advice()),
-            ),
-            // As the client crate says that the database cannot be selected.
-            ErrorKind::Server(_) if error.to_string().contains("refused to switch database") => {
-                self.no_database(error.detail().unwrap_or_default())
-            }
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreError::new(
-                StoreErrorKind::Config,
-                format!(
-                    "{address} answers, but not as a Redis or Valkey server; check host and port, and write `rediss://` for a TLS port"
-                ),
-            ),
-            ErrorKind::InvalidClientConfig => StoreError::new(
-                StoreErrorKind::Config,
-                format!("the server at {address} cannot be used with this URL: {}", error.category()),
-            ),
-            _ => {
-                let mut failure = StoreError { unanswered: false, ..classify(error) }.at(address);
-                if error.is_connection_dropped() {
-                    failure.text.push_str(self.target.other_scheme());
-                }
-                failure
-            }
-        }
-    }
-
-    fn no_database(&self, detail: &str) -> StoreError {
-        let (address, database) = (&self.address, self.target.database());
-        if detail.contains("permissions") {
-            let text = format!(
-                "{address}: the user may not run `SELECT`; add `+select` to its rule, or leave `/{database}` out of the URL"
-            );
-            return StoreError::new(StoreErrorKind::Permission, text);
-        }
-        let text = format!(
-            "{address}: database {database} cannot be used ({detail}); write one that the server has, or leave it out of the URL"
-        );
-        StoreError::new(StoreErrorKind::Config, text)
-    }
-}
-
-impl StoreError {
-    fn at(mut self, address: &str) -> Self {
-        self.text = format!("{address}: {}", self.text);
-        self
-    }
 }

@@ -8,6 +8,7 @@ mod acks;
 mod answers;
 #[cfg(feature = "cluster")]
 pub(crate) mod cluster;
+mod connecting;
 mod connection;
 mod crowd;
 mod doctor;

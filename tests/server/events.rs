@@ -93,3 +93,25 @@ async fn a_sentinel_is_told_in_one_event() {
     let about = format!("node=\"127.0.0.1:{port}\"");
     assert_eq!(told().matches(&about).count(), 1, "{}", told());
 }
+
+#[tokio::test]
+async fn one_of_several_servers_that_fails_is_told_once_also_to_who_only_holds_and_so_is_its_return() {
+    listen();
+    let mut servers = vec![server_or_skip!()];
+    servers.extend(Server::spawn_many(2).unwrap());
+    let locks = LockManager::builder().redlock(servers.iter().map(Server::url)).build().await.unwrap();
+    let lease = locks.lock("k").ttl(ms(600)).acquire().await.unwrap();
+    tokio::time::sleep(ms(400)).await;
+    let about = |what: &str| {
+        let server = format!("server=\"127.0.0.1:{}\"", servers[2].port());
+        told().match_indices(&server).filter(|(at, _)| told()[at.saturating_sub(400)..].contains(what)).count()
+    };
+    let before = about("fails");
+    servers[2].pause().unwrap();
+    until("the failure is told", ms(3000), || about("fails") == before + 1).await;
+    tokio::time::sleep(ms(1000)).await;
+    assert_eq!(about("fails"), before + 1, "once");
+    servers[2].resume().unwrap();
+    until("the return is told", ms(3000), || about("answers again") > 0).await;
+    lease.release().await.unwrap();
+}

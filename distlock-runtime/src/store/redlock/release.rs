@@ -53,14 +53,14 @@ impl Redlock {
                 }
             }
         }
-        if clean < quorum(servers) {
-            if lane == Lane::Back {
-                // Each server is seen to by itself from here on, however many locks it owes an answer for.
-                self.leave_to_sweep(token, life, owing.iter().map(|owes| owes.server).zip(requests).collect(), round);
-            }
+        let is_decided = clean >= quorum(servers);
+        if is_decided || lane == Lane::Back {
+            // Each server is seen to by itself from here on, however many locks it owes an answer for.
+            self.leave_to_sweep(token, life, owing.iter().map(|owes| owes.server).zip(requests).collect(), round);
+        }
+        if !is_decided {
             return Err(error.unwrap_or_else(|| StoreError::unanswered("too few of the lock servers answered")));
         }
-        self.leave_to_sweep(token, life, owing.iter().map(|owes| owes.server).zip(requests).collect(), round);
         Ok(match (lost >= enough, is_stolen) {
             (false, _) => Released::Deleted,
             (true, true) => Released::Stolen,

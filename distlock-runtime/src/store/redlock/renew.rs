@@ -32,16 +32,15 @@ impl Redlock {
             tally.iter().map(|prolonged| prolonged.verdict(servers)).collect()
         };
         while let Some((server, answers)) = round.next().await {
+            self.health.note(server, answers.as_ref().err());
             match answers {
                 Ok(answers) => {
-                    self.health.note(server, None);
                     for (prolonged, answer) in tally.iter_mut().zip(&answers) {
                         prolonged.count(*answer);
                     }
                     note_absent(&mut lacking, server, &answers);
                 }
                 Err(failed) => {
-                    self.health.note(server, Some(&failed));
                     error.get_or_insert(failed);
                 }
             }
@@ -71,9 +70,10 @@ impl Redlock {
         if !verdicts.contains(&Renewed::Yes) {
             return;
         }
-        let (servers, standings) = (self.servers.clone(), self.standings.clone());
+        let (servers, standings, health) = (self.servers.clone(), self.standings.clone(), self.health.clone());
         tokio::spawn(async move {
             while let Some((server, answers)) = round.next().await {
+                health.note(server, answers.as_ref().err());
                 if let Ok(answers) = answers {
                     note_absent(&mut lacking, server, &answers);
                 }

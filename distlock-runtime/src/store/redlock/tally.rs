@@ -1,6 +1,6 @@
 //! Counting: what the answers of several servers say together, as soon as they say it.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::error::Occupant;
@@ -42,36 +42,26 @@ pub(super) struct Votes<'a> {
     /// Where the servers are, in their order.
     addresses: &'a [String],
     servers: usize,
-    votes: Vec<Vote>,
-    errors: Vec<StoreError>,
-    /// Why those that cannot vote do not.
-    reasons: BTreeMap<usize, String>,
+    votes: Vec<(usize, Vote)>,
+    errors: Vec<(usize, StoreError)>,
 }
 
 impl<'a> Votes<'a> {
     pub(super) fn new(addresses: &'a [String]) -> Self {
-        let reasons = (0..addresses.len()).map(|server| (server, "no answer yet".to_owned())).collect();
-        Self { addresses, servers: addresses.len(), votes: Vec::new(), errors: Vec::new(), reasons }
+        Self { addresses, servers: addresses.len(), votes: Vec::new(), errors: Vec::new() }
     }
 
     pub(super) fn count(&mut self, server: usize, answer: Result<Vote, StoreError>) {
-        self.reasons.remove(&server);
         match answer {
-            Ok(vote) => {
-                self.reasons.extend(without_vote(&vote).map(|reason| (server, reason)));
-                self.votes.push(vote);
-            }
-            Err(error) => {
-                self.reasons.insert(server, error.text.clone());
-                self.errors.push(error);
-            }
+            Ok(vote) => self.votes.push((server, vote)),
+            Err(error) => self.errors.push((server, error)),
         }
     }
 
     /// What the votes say, if those to come cannot change it.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         let quorum = quorum(self.servers);
-        let number = |which: fn(&Vote) -> bool| self.votes.iter().filter(|vote| which(vote)).count();
+        let number = |which: fn(&Vote) -> bool| self.votes().filter(|vote| which(vote)).count();
         let granted = number(|vote| matches!(vote, Vote::Granted));
         if granted >= quorum {
             return Some(Verdict::Granted);
@@ -82,7 +72,7 @@ impl<'a> Votes<'a> {
         }
         let stale = number(|vote| matches!(vote, Vote::Stale { .. }));
         if granted + stale + to_come >= quorum {
-            let next = self.votes.iter().filter_map(|vote| match vote {
+            let next = self.votes().filter_map(|vote| match vote {
                 Vote::Stale { next } => Some(*next),
                 _ => None,
             });
@@ -103,7 +93,7 @@ impl<'a> Votes<'a> {
                 self.holder(held + quorum - self.servers)
             });
         }
-        let mut foreign = self.votes.iter().filter_map(|vote| match vote {
+        let mut foreign = self.votes().filter_map(|vote| match vote {
             Vote::Foreign { place, what } => Some((*place, *what)),
             _ => None,
         });
@@ -126,8 +116,12 @@ impl<'a> Votes<'a> {
         })
     }
 
+    fn votes(&self) -> impl Iterator<Item = &Vote> + Clone {
+        self.votes.iter().map(|(_, vote)| vote)
+    }
+
     fn held(&self) -> impl Iterator<Item = (usize, &Occupant, &str)> {
-        self.votes.iter().filter_map(|vote| match vote {
+        self.votes().filter_map(|vote| match vote {
             Vote::Held { place, occupant, owner } => Some((*place, occupant, &**owner)),
             _ => None,
         })
@@ -151,12 +145,24 @@ impl<'a> Votes<'a> {
         }
     }
 
+    /// Why a server has no part in the decision, if it has none.
+    fn without_vote(&self, server: usize) -> Option<Cow<'_, str>> {
+        if let Some((_, error)) = self.errors.iter().find(|(of, _)| *of == server) {
+            return Some(error.text.as_str().into());
+        }
+        match self.votes.iter().find(|(of, _)| *of == server) {
+            Some((_, vote)) => without_vote(vote),
+            None => Some("no answer yet".into()),
+        }
+    }
+
     /// Why there is no decision.
     fn failure(&self, granted: usize, held: usize) -> StoreError {
         let enough = self.servers - quorum(self.servers) + 1;
-        let unanswered = self.errors.iter().any(|error| error.unanswered);
+        let errors = self.errors.iter().map(|(_, error)| error);
+        let unanswered = errors.clone().any(|error| error.unanswered);
         for kind in [StoreErrorKind::Permission, StoreErrorKind::Config] {
-            let mut of_kind = self.errors.iter().filter(|error| error.kind == kind);
+            let mut of_kind = errors.clone().filter(|error| error.kind == kind);
             if of_kind.clone().count() >= enough
                 && let Some(error) = of_kind.next()
             {
@@ -164,9 +170,9 @@ impl<'a> Votes<'a> {
             }
         }
         let failed = self.servers - granted - held;
-        let address = |server: usize| self.addresses.get(server).map_or("", String::as_str);
-        let reasons: Vec<String> =
-            self.reasons.iter().map(|(server, reason)| of_server(address(*server), reason)).collect();
+        let reasons: Vec<String> = (0..self.servers)
+            .filter_map(|server| Some(of_server(&self.addresses[server], &self.without_vote(server)?)))
+            .collect();
         let kind = if self.votes.is_empty() {
             StoreErrorKind::Unavailable
         } else {
@@ -182,13 +188,13 @@ pub(super) fn of_server(address: &str, problem: &str) -> String {
 }
 
 /// Why a server that answered did not vote.
-fn without_vote(vote: &Vote) -> Option<String> {
+fn without_vote(vote: &Vote) -> Option<Cow<'static, str>> {
     match vote {
         Vote::Abstains { left } => {
-            Some(format!("began without memory, and does not vote for another {:.1} s", left.as_secs_f64()))
+            Some(format!("began without memory, and does not vote for another {:.1} s", left.as_secs_f64()).into())
         }
-        Vote::Foreign { what, .. } => Some((*what).to_owned()),
-        Vote::Dead => Some("has heard that this attempt was given up".to_owned()),
+        Vote::Foreign { what, .. } => Some((*what).into()),
+        Vote::Dead => Some("has heard that this attempt was given up".into()),
         Vote::Granted | Vote::Held { .. } | Vote::Stale { .. } => None,
     }
 }

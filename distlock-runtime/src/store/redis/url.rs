@@ -125,7 +125,7 @@ mod tests {
         let address = read("rediss://a%40b:p%40ss%2Fw%23rd%3F%25@host:6380/3").unwrap();
         let settings = address.redis_settings();
         assert_eq!((settings.username(), settings.password(), settings.db()), (Some("a@b"), Some("p@ss/w#rd?%"), 3));
-        let address = read("unix:///tmp/socket?user=app&pass=p%26q&db=2").unwrap();
+        let address = read("unix:///run/locks?user=app&pass=p%26q&db=2").unwrap();
         let settings = address.redis_settings();
         assert_eq!((settings.username(), settings.password(), settings.db()), (Some("app"), Some("p&q"), 2));
     }

@@ -232,11 +232,10 @@ fn wait(token: &str, life: &str, ticket: &str, channel: &str) -> Step {
 }
 
 /// Two keys, each for a token of its own.
-fn take(tokens: [&str; 2]) -> Step {
+fn take(tokens: [&str; 2], wishes: &[&str]) -> Step {
     let [a, b] = tokens.map(gone);
     let keys = ["k", QUEUE, &a, "l", "{l}:queue", &b, FENCE];
-    let arguments = [tokens[0], "10000", "host/1 f", tokens[1], "10000", "host/1 f"];
-    shape(&[&["EVAL", TAKE, "7"], &keys[..], &arguments].concat())
+    shape(&[&["EVAL", TAKE, "7"], &keys[..], &tokens, wishes].concat())
 }
 
 /// Both keys or none.
@@ -343,8 +342,9 @@ async fn the_runtime_s_scripts_give_what_they_give_on_real_servers() {
         wait(A, "60000", "7", "-"),
         wait(A, "x", "y", "z"),
         acquire_two(A),
-        take([A, B]),
-        take([A, A]),
+        take([A, B], &["10000", "host/1 f"]),
+        take([A, B], &["10000", "host/1 f", "20000", "host/1 g"]),
+        take([A, A], &["10000", "host/1 f"]),
         release(A, "0", "0"),
         release(A, "0", "60000"),
         release(A, "5000", "0"),
@@ -354,6 +354,7 @@ async fn the_runtime_s_scripts_give_what_they_give_on_real_servers() {
         release(B, "0", "0"),
         ask(&["EVAL", RELEASE, "3", "k", QUEUE, WAITERS, A]),
         ask(&["EVAL", RELEASE, "3", "k", QUEUE, WAITERS, B]),
+        ask(&["EVAL", RELEASE, "6", "k", QUEUE, WAITERS, "l", "{l}:queue", "{l}:waiters", A, A]),
         renew(&[(A, "10000")], &["k"]),
         renew(&[(A, "20000")], &["k"]),
         renew(&[(A, "500")], &["k"]),

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use distlock::{LockManager, Release};
 use distlock_testkit::{Fault, Match, Refusal, Reply, dropped_after};
@@ -172,10 +173,10 @@ async fn the_script_for_a_crowd_takes_no_key_with_a_line_a_holder_or_a_buried_to
     put(&["SET", "b", "somebody", "PX", "5000"]);
     put(&["ZADD", "cq", "1", "somebody"]);
     put(&["SET", "dg", "", "PX", "5000"]);
-    let mut command = vec!["EVAL", TAKE, "13"];
-    command.extend(["a", "aq", "ag", "b", "bq", "bg", "c", "cq", "cg", "d", "dq", "dg", "fence"]);
-    for token in ["t1", "t2", "t3", "t4"] {
-        command.extend([token, "1000", "host/1 f"]);
+    let keys = ["a", "aq", "ag", "b", "bq", "bg", "c", "cq", "cg", "d", "dq", "dg", "fence"];
+    let mut command = [&["EVAL", TAKE, "13"], &keys[..], &["t1", "t2", "t3", "t4"]].concat();
+    for _ in 0..4 {
+        command.extend(["1000", "host/1 f"]);
     }
     let answer = node.command(&command).unwrap();
     let tokens: Vec<_> = answer.as_list().unwrap().iter().map(|token| token.as_int().unwrap()).collect();
@@ -185,4 +186,51 @@ async fn the_script_for_a_crowd_takes_no_key_with_a_line_a_holder_or_a_buried_to
     // Once more: the key is its token's own, and is asked for by itself.
     let again = node.command(&command).unwrap();
     assert!(again.as_list().unwrap().iter().all(|token| token.as_int() == Some(0)), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_of_a_crowd_that_want_one_key_do_not_both_have_it() {
+    let node = node();
+    let keys = ["a", "aq", "ag1", "a", "aq", "ag2", "fence"];
+    let both = [&["EVAL", TAKE, "7"], &keys[..], &["t1", "t2", "1000", "host/1 f"]].concat();
+    let answer = node.command(&both).unwrap();
+    let tokens: Vec<_> = answer.as_list().unwrap().iter().map(|token| token.as_int().unwrap()).collect();
+    assert!(tokens[0] > 0 && tokens[1] == 0, "{tokens:?}");
+    assert!(node.command(&["GET", "a"]).unwrap().as_text().unwrap().starts_with("t1 "));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fencing_tokens_of_a_crowd_rise_into_the_next_second() {
+    let node = node();
+    let mut last = 0;
+    let mut take = |at: Duration| {
+        let (now, ago) = (node.clock().now(), Duration::from_secs(1));
+        node.clock().step_forward(at + ago * 2 - Duration::from_nanos(now.subsec_nanos().into()));
+        let number = node.clock().now().as_micros();
+        let keys = ["a", "aq", "ag", "b", "bq", "bg", "fence"];
+        let alike = [&["EVAL", TAKE, "7"], &keys[..], &["t1", "t2", "1000", "host/1 f"]].concat();
+        let first = node.command(&alike).unwrap().as_int().unwrap();
+        assert!((number..number + 2).contains(&u128::try_from(first).unwrap()), "{first} at {number}");
+        assert!(first > last, "{first} after {last}");
+        let value = |key: &str| node.command(&["GET", key]).unwrap().as_text().unwrap().to_owned();
+        for (key, token, number) in [("a", "t1", first), ("b", "t2", first + 1)] {
+            assert!(value(key).starts_with(&format!("{token} {number} host/1 f ")), "{}", value(key));
+        }
+        last = first + 1;
+        assert_eq!(value("fence"), last.to_string());
+    };
+    for micros in (999_995..1_000_000).chain(0..2).chain(99_998..100_001) {
+        take(Duration::from_micros(micros));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn fencing_tokens_of_a_crowd_go_on_behind_a_counter_that_is_ahead_of_the_clock() {
+    let node = node();
+    let ahead: i64 = 8_000_000_000_000_000;
+    node.command(&["SET", "fence", &ahead.to_string()]).unwrap();
+    let keys = ["a", "aq", "ag", "b", "bq", "bg", "fence"];
+    let alike = [&["EVAL", TAKE, "7"], &keys[..], &["t1", "t2", "1000", "host/1 f"]].concat();
+    assert_eq!(node.command(&alike).unwrap(), Reply::Int(ahead + 1));
+    assert_eq!(node.command(&["GET", "fence"]).unwrap().as_text(), Some("8000000000000002"));
 }

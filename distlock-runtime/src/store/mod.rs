@@ -112,7 +112,7 @@ pub(crate) struct Acquire {
 }
 
 /// `<host>/<pid> <function>`, for whoever finds a key taken. Written only where it is sent.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Description {
     pub(crate) process: Arc<str>,
     pub(crate) function: Cow<'static, str>,

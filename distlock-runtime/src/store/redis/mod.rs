@@ -311,27 +311,31 @@ async fn poll(at_most: Duration) {
 
 /// Takes keys of one namespace each for its own token; 0 for one that is not simply free.
 async fn take_together(front: Arc<Connection>, takes: Vec<Take>, limit: Duration) -> Result<Vec<u64>, StoreError> {
-    let Some(fence) = takes.first().map(|take| take.names.first().fence.clone()) else { return Ok(Vec::new()) };
+    let Some(Take { names, expiry, holder, .. }) = takes.first() else { return Ok(Vec::new()) };
+    let fence = &names.first().fence;
     // One of another namespace has another counter; it is asked for by itself.
-    let belongs = |take: &&Take| take.names.first().fence == fence;
-    let keys = takes.iter().filter(belongs).count() * TAKE_KEYS + 1;
+    let belongs = |take: &&Take| take.names.first().fence == *fence;
+    let count = takes.iter().filter(belongs).count();
+    let are_alike = takes.iter().all(|take| take.expiry == *expiry && take.holder == *holder);
     let value = TAKE
-        .run(&front, Form::Known, limit, keys, |command: &mut Cmd| {
+        .run(&front, Form::Known, limit, count * TAKE_KEYS + 1, |command: &mut Cmd| {
             for take in takes.iter().filter(belongs) {
                 let name = take.names.first();
                 command.arg(&*name.wire);
                 command.write_arg_fmt(name.queue());
                 command.write_arg_fmt(name.gone(take.token.as_str()));
             }
-            command.arg(&*fence);
+            command.arg(&**fence);
             for take in takes.iter().filter(belongs) {
-                command.arg(take.token.as_str()).arg(millis(take.expiry));
+                command.arg(take.token.as_str());
+            }
+            for take in takes.iter().filter(belongs).take(if are_alike { 1 } else { count }) {
+                command.arg(millis(take.expiry));
                 command.write_arg_fmt(&take.holder);
             }
         })
         .await?;
-    let tokens = fencing_tokens(value).filter(|tokens| tokens.len() * TAKE_KEYS + 1 == keys);
-    let mut tokens = tokens.ok_or_else(|| garbled("take"))?.into_iter();
+    let mut tokens = fencing_tokens(value, count).ok_or_else(|| garbled("take"))?.into_iter();
     Ok(takes.iter().map(|take| if belongs(&take) { tokens.next().unwrap_or(0) } else { 0 }).collect())
 }
 
@@ -344,7 +348,7 @@ async fn release_on(
     let keys = release_keys(releases);
     let value = RELEASE.run(connection, form, limit, keys, fill_release(releases)).await?;
     let count = releases.iter().map(|release| release.names.len()).sum::<usize>();
-    released(value).filter(|answers| answers.len() == count).ok_or_else(|| garbled("release"))
+    released(value, count).ok_or_else(|| garbled("release"))
 }
 
 fn fill_renewal(batch: &[Renewal]) -> impl Fn(&mut Cmd) {

@@ -90,17 +90,26 @@ pub(super) fn renewed(value: Value) -> Option<Vec<Renewed>> {
     })
 }
 
-pub(super) fn released(value: Value) -> Option<Vec<Released>> {
-    answers(value, |answer| match answer {
+/// One answer may stand for all keys.
+pub(super) fn released(value: Value, keys: usize) -> Option<Vec<Released>> {
+    if value == Value::Int(1) {
+        return Some(vec![Released::Deleted; keys]);
+    }
+    let released = answers(value, |answer| match answer {
         1 => Some(Released::Deleted),
         0 => Some(Released::Absent),
         -1 => Some(Released::Stolen),
         _ => None,
-    })
+    });
+    released.filter(|answers| answers.len() == keys)
 }
 
-pub(super) fn fencing_tokens(value: Value) -> Option<Vec<u64>> {
-    answers(value, |answer| u64::try_from(answer).ok())
+/// The first fencing token may stand for those of all keys.
+pub(super) fn fencing_tokens(value: Value, keys: usize) -> Option<Vec<u64>> {
+    if let Value::Int(first) = value {
+        return (first..).map(|token| u64::try_from(token).ok()).take(keys).collect();
+    }
+    answers(value, |answer| u64::try_from(answer).ok()).filter(|tokens| tokens.len() == keys)
 }
 
 /// A number for each key.

@@ -28,12 +28,15 @@ pub(super) async fn dial(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
+/// So many bytes are no packet to be spared.
+const LONG: usize = 1024;
+
 /// Gathers what tasks that are ready at the same moment have to say into one write.
 ///
 /// The client crate writes as soon as one task has left a command with it, before the next task has had its turn; with
 /// Nagle's algorithm off, as it must be lest a command waits for the answer to another, each command is then a packet of
-/// its own. So the first write lets the tasks that are ready go first. Nobody waits for a timer, and a task that is alone
-/// loses next to nothing.
+/// its own. So the first write lets the tasks that are ready go first, unless it is long: the server may begin with that.
+/// Nobody waits for a timer, and a task that is alone loses next to nothing.
 #[derive(Debug)]
 pub(super) struct Gather<S> {
     stream: S,
@@ -49,7 +52,7 @@ impl<S> Gather<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if !self.is_due {
+        if !self.is_due && bytes.len() < LONG {
             self.is_due = true;
             // A task that wakes itself goes behind those that are ready.
             context.waker().wake_by_ref();

@@ -27,7 +27,7 @@
 if #KEYS == 5 and ARGV[4] == '1' and redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) == 0 then
   -- As texts of 16 digits, in which microseconds are until the year 2286, two numbers compare like texts.
   local time = redis.call('TIME')
-  local first = time[1] .. string.format('%06d', time[2])
+  local first = time[1] .. string.sub('000000', #time[2] + 1) .. time[2]
   local last = redis.pcall('SET', KEYS[5], first, 'GET')
   if not last or (type(last) == 'string' and #last == 16 and last < first) then
     redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. first .. ' ' .. ARGV[3] .. ' ' .. first, 'PX', ARGV[2])

@@ -10,7 +10,8 @@
 -- ARGV[j + 2]  milliseconds to bury the token; 0 does not
 -- If all keys are deleted and no token is buried, KEYS[i + 3], ARGV[j + 1] and ARGV[j + 2] are left out.
 --
--- Result       for each key 1 given back, 0 absent, -1 somebody else's
+-- Result       1 if all keys are given back that nobody waits for
+--              | for each key 1 given back, 0 absent, -1 somebody else's
 --
 -- Atomic, and harmless when repeated. The first write of each branch needs no memory (DEL, PEXPIRE, ZREM): a server that
 -- is out of memory refuses a script only at a first write that needs some. A line that cannot be read keeps no lock.
@@ -19,12 +20,12 @@
 local companions, arguments = 4, 3
 if #KEYS == #ARGV * 3 then
   companions, arguments = 3, 1
-  if arguments == #ARGV then
+  if #ARGV == 1 then
     if redis.call('EXISTS', KEYS[2]) == 0 then
       local held = redis.pcall('GET', KEYS[1])
       if type(held) == 'string' and string.sub(held, 1, 36) == ARGV[1] then
         redis.call('DEL', KEYS[1])
-        return {1}
+        return 1
       end
     end
   else
@@ -33,26 +34,15 @@ if #KEYS == #ARGV * 3 then
       locks[i], queues[i] = KEYS[3 * i - 2], KEYS[3 * i - 1]
     end
     if redis.call('EXISTS', unpack(queues)) == 0 then
-      local answers, own = {}, {}
-      for i = 1, #ARGV do
-        local held = redis.pcall('GET', locks[i])
-        if not held then
-          -- Changes nothing. A demoted server refuses it, and may not say what it does not know any more.
-          redis.call('DEL', locks[i])
-          answers[i] = 0
-        elseif type(held) == 'string' and string.sub(held, 1, 36) == ARGV[i] then
-          answers[i] = 1
-          own[#own + 1] = locks[i]
-        elseif type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
-          return held
-        else
-          answers[i] = -1
-        end
+      local are_all = true
+      for i, lock in ipairs(locks) do
+        local held = are_all and redis.pcall('GET', lock)
+        are_all = type(held) == 'string' and string.sub(held, 1, 36) == ARGV[i]
       end
-      if own[1] then
-        redis.call('DEL', unpack(own))
+      if are_all then
+        redis.call('DEL', unpack(locks))
+        return 1
       end
-      return answers
     end
   end
 end

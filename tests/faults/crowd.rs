@@ -65,6 +65,12 @@ async fn a_crowd_costs_a_few_commands_and_everybody_has_a_token_and_a_key_of_its
     }
     let sent = node.log().iter().filter(|seen| seen.connection != 0).count();
     assert!(sent <= MANY, "{sent} commands for {MANY} leases");
+    // So that the server has something to do while others bring their requests.
+    let log = node.log();
+    let keys =
+        log.iter().filter(|seen| seen.connection != 0).filter_map(|seen| seen.parts.get(2)?.parse::<usize>().ok());
+    let most = keys.max();
+    assert_eq!(most, Some(16 * 3 + 1), "KEYS of one command, at most");
     all_is_well(&node, "k0", [locks]).await;
 }
 

@@ -70,7 +70,7 @@ async fn a_crowd_costs_a_few_commands_and_everybody_has_a_token_and_a_key_of_its
     let keys =
         log.iter().filter(|seen| seen.connection != 0).filter_map(|seen| seen.parts.get(2)?.parse::<usize>().ok());
     let most = keys.max();
-    assert_eq!(most, Some(16 * 3 + 1), "KEYS of one command, at most");
+    assert!(most.is_some_and(|keys| keys <= MANY / 2 * 3 + 1), "{most:?} KEYS in one command");
     all_is_well(&node, "k0", [locks]).await;
 }
 

@@ -17,12 +17,17 @@ use crate::store::StoreError;
 /// How many requests must be under way before the next ones are sent together.
 const CROWD: usize = 4;
 
+/// The most requests that one command takes along.
+const MOST: usize = 32;
+
 /// How long it may take until what has gathered is sent, before somebody else sends it.
 const STALLED: Duration = Duration::from_millis(10);
 
-/// How many requests one command takes along. More are a little cheaper each, but then the server has nothing to do while
-/// callers bring theirs, nor they while it works: of 8 to 64, with 64 callers, this was the fastest.
-const FULL: usize = 16;
+/// How many requests fill a command, of so many under way: half of them, so that the server works on one half while callers
+/// bring the other.
+fn fill(under_way: usize) -> usize {
+    (under_way / 2).clamp(CROWD, MOST)
+}
 
 /// Requests of one kind.
 #[derive(Debug)]
@@ -118,7 +123,7 @@ enum Step<R, A> {
 impl<R, A> State<R, A> {
     fn add(&mut self, asked: Asked<R, A>) -> Step<R, A> {
         self.waiting.push(asked);
-        if self.waiting.len() >= FULL {
+        if self.waiting.len() >= fill(self.under_way) {
             // Who gathers goes on, and finds what comes after these.
             return Step::Send(std::mem::take(&mut self.waiting));
         }

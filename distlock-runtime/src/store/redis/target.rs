@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::encryption::Encryption;
 #[cfg(feature = "sentinel")]
 use super::sentinel::Sentinels;
-use super::stream::{Gather, dial};
+use super::stream::dial;
 use crate::credentials::Credentials;
 use crate::error::brief;
 use crate::store::{StoreError, StoreErrorKind};
@@ -211,7 +211,6 @@ async fn speak(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     config: &AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, RedisError> {
-    let stream = Gather::new(stream);
     let (connection, driver) =
         MultiplexedConnection::new_with_config(info.redis_settings(), stream, config.clone()).await?;
     tokio::spawn(driver);

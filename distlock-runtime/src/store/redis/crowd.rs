@@ -97,7 +97,9 @@ impl<R: Send + 'static, A: Send + 'static> Crowd<R, A> {
         S: FnOnce(Vec<R>) -> F + Send + 'static,
     {
         let (sender, receiver) = oneshot::channel();
-        match self.lock().add((request, sender)) {
+        // A statement of its own: a runtime that has ended drops what it is to spawn at once, which takes the lock.
+        let step = self.lock().add((request, sender));
+        match step {
             Step::Wait => {}
             Step::Gather(id) => Gathering { crowd: self.clone(), id }.start(send),
             Step::Send(gathered) => drop(tokio::spawn(async move { exchange(gathered, send).await })),
@@ -228,6 +230,26 @@ mod tests {
         assert_eq!(answer.unwrap(), 7);
         // Its late end tells nobody anything that is not so.
         drop(idle);
+        assert!(crowd.lock().waiting.is_empty());
+    }
+
+    #[test]
+    fn a_runtime_that_has_ended_does_not_stop_its_caller() {
+        let crowd: Arc<Crowd<u32, u32>> = Arc::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let (told, ended) = std::sync::mpsc::channel::<()>();
+        let asked = crowd.clone();
+        std::thread::spawn(move || {
+            // Dropped at the end, also by the panic of a timer that the runtime has no more.
+            let _told = told;
+            let _entered = handle.enter();
+            let mut asks = std::pin::pin!(asked.ask(1, Duration::from_secs(5), echo));
+            let _ = asks.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+        });
+        let ended = ended.recv_timeout(Duration::from_secs(5));
+        assert_eq!(ended, Err(std::sync::mpsc::RecvTimeoutError::Disconnected), "the caller still waits for a lock");
         assert!(crowd.lock().waiting.is_empty());
     }
 }

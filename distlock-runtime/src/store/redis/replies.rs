@@ -107,7 +107,8 @@ pub(super) fn released(value: Value, keys: usize) -> Option<Vec<Released>> {
 /// The first fencing token may stand for those of all keys.
 pub(super) fn fencing_tokens(value: Value, keys: usize) -> Option<Vec<u64>> {
     if let Value::Int(first) = value {
-        return (first..).map(|token| u64::try_from(token).ok()).take(keys).collect();
+        let first = u64::try_from(first).ok()?;
+        return (0..keys).map(|place| first.checked_add(u64::try_from(place).ok()?)).collect();
     }
     answers(value, |answer| u64::try_from(answer).ok()).filter(|tokens| tokens.len() == keys)
 }
@@ -149,5 +150,18 @@ mod tests {
         for foreign in ["", "x", "token", "a b c d e f", "1 2 /x f 3", "1 2 h/9 f 99999999999999999999999"] {
             assert!(occupant(foreign, 1, 1).holder.is_none(), "{foreign:?}");
         }
+    }
+
+    #[test]
+    fn one_number_stands_for_all_keys_and_is_never_counted_beyond_what_there_is() {
+        assert_eq!(fencing_tokens(Value::Int(7), 3), Some(vec![7, 8, 9]));
+        assert_eq!(fencing_tokens(Value::Int(-1), 1), None);
+        let last = u64::try_from(i64::MAX).unwrap();
+        assert_eq!(fencing_tokens(Value::Int(i64::MAX), 2), Some(vec![last, last + 1]));
+        assert_eq!(fencing_tokens(Value::Array(vec![Value::Int(7), Value::Int(0)]), 2), Some(vec![7, 0]));
+        assert_eq!(fencing_tokens(Value::Array(vec![Value::Int(7)]), 2), None);
+        assert_eq!(released(Value::Int(1), 2), Some(vec![Released::Deleted; 2]));
+        assert_eq!(released(Value::Int(0), 1), None);
+        assert_eq!(released(Value::Array(vec![Value::Int(1)]), 2), None);
     }
 }

@@ -81,9 +81,8 @@ pub(super) struct Attempt {
 
 impl Attempt {
     /// Begins it in a task of its own, so that a caller that gives up does not spoil it for the others.
-    pub(super) fn start(self) -> Arc<Progress> {
-        let progress = Arc::new(Progress::default());
-        let abandoned = Abandoned { progress: progress.clone(), address: self.address.clone() };
+    pub(super) fn start(self, progress: Arc<Progress>) {
+        let abandoned = Abandoned { progress, address: self.address.clone() };
         tokio::spawn(async move {
             let ended = match self.run().await {
                 Ok(live) => Ended::Connected(live),
@@ -91,7 +90,6 @@ impl Attempt {
             };
             abandoned.progress.end(|| ended);
         });
-        progress
     }
 
     async fn run(self) -> Result<Live, StoreError> {

@@ -297,8 +297,11 @@ impl Connection {
         let ears = self.told.as_ref().map(|told| told.ears.clone());
         let attempt =
             Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address(), ears };
-        let progress = attempt.start();
+        let progress = Arc::<Progress>::default();
         slot.state = State::Connecting { since: Instant::now(), progress: progress.clone() };
+        // Not under the lock: a runtime that has ended drops the task at once.
+        drop(slot);
+        attempt.start(progress.clone());
         Step::Connecting(progress)
     }
 

@@ -103,10 +103,13 @@ async fn out_of_memory_refuses_new_locks_and_still_renews_and_releases() {
 }
 
 #[tokio::test]
-async fn a_failed_snapshot_that_stops_writes_is_an_outage() {
+async fn a_failed_snapshot_that_stops_writes_is_an_outage_and_what_is_given_back_meanwhile_goes_later() {
     let server = server_or_skip!();
     let locks = manager(&server).await;
-    let lease = locks.lock("held").ttl(ms(400)).acquire().await.unwrap();
+    let (lease, renewed) = (
+        locks.lock("held").ttl(ms(30_000)).acquire().await.unwrap(),
+        locks.lock("renewed").ttl(ms(1000)).acquire().await.unwrap(),
+    );
     ask(&server, &["CONFIG", "SET", "save", "3600 1"]);
     ask(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"]);
     // The folder of the snapshot is gone, so it fails.
@@ -120,9 +123,12 @@ async fn a_failed_snapshot_that_stops_writes_is_an_outage() {
     let error = locks.lock("k").acquire().await.unwrap_err();
     assert!(matches!(error, LockError::Unavailable(_)), "{error:?}");
     assert!(error.to_string().contains("MISCONF"), "{error}");
-    ask(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    // A script that writes is refused whatever it writes.
     drop(lease);
-    crate::support::until("the key is gone", ms(1000), || !exists(&server, "distlock:held")).await;
+    assert_eq!(renewed.lost().await.cause(), distlock::LossCause::Expired);
+    assert!(exists(&server, "distlock:held"), "it was given back, so nothing was refused");
+    ask(&server, &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    crate::support::until("the key is gone", ms(5000), || !exists(&server, "distlock:held")).await;
 }
 
 #[tokio::test]

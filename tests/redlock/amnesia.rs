@@ -117,11 +117,20 @@ fn assert_rising(outcome: &Outcome, what: &str) {
     assert!(outcome.tokens.len() > 1, "{what}: nobody got it");
 }
 
+fn takes_all() -> bool {
+    std::env::var_os("DISTLOCK_STEPS").is_some_and(|which| which == "all")
+}
+
+/// Every so many of the moments are enough for each day.
+fn one_of(moments: usize) -> usize {
+    if takes_all() { 1 } else { moments }
+}
+
 /// The moments of the holder's life at which something is to happen: at each step of a server, and right after. With
 /// `DISTLOCK_STEPS=all` every millisecond.
 async fn moments(reach: [bool; 3], quarantine: bool) -> Vec<Duration> {
     let end = HOLD + ms(20);
-    if std::env::var_os("DISTLOCK_STEPS").is_some_and(|which| which == "all") {
+    if takes_all() {
         return (0..=u64::try_from(end.as_millis()).unwrap()).map(ms).collect();
     }
     let steps = life(reach, quarantine, end, |_| ()).await.steps;
@@ -147,7 +156,7 @@ async fn a_server_that_forgets_makes_no_second_holder_whenever_it_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flush_is_a_loss_of_memory_too() {
-    for at in moments([true, true, false], true).await.into_iter().step_by(3) {
+    for at in moments([true, true, false], true).await.into_iter().step_by(one_of(3)) {
         let outcome = life([true, true, false], true, at, |servers| {
             servers[1].command(&["FLUSHALL"]).unwrap();
         })
@@ -176,7 +185,7 @@ async fn the_clock_of_one_server_makes_no_second_holder() {
     for (name, bend) in bends {
         for server in 0..3 {
             // Once the lease stands on all of them: until then one clock that steps is one server too many.
-            for at in moments([true; 3], false).await.into_iter().filter(|at| *at > ms(10)).step_by(2) {
+            for at in moments([true; 3], false).await.into_iter().filter(|at| *at > ms(10)).step_by(one_of(2)) {
                 let what = format!("server {server} {name} at {at:?}");
                 let outcome = life([true; 3], false, at, |servers| bend(&servers[server])).await;
                 assert_eq!(outcome.doubles, 0, "{what}");

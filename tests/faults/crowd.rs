@@ -210,8 +210,9 @@ async fn fencing_tokens_of_a_crowd_rise_into_the_next_second() {
     let node = node();
     let mut last = 0;
     let mut take = |at: Duration| {
-        let (now, ago) = (node.clock().now(), Duration::from_secs(1));
-        node.clock().step_forward(at + ago * 2 - Duration::from_nanos(now.subsec_nanos().into()));
+        // In one of the next seconds.
+        let since_second = Duration::from_nanos(node.clock().now().subsec_nanos().into());
+        node.clock().step_forward(Duration::from_secs(2) + at - since_second);
         let number = node.clock().now().as_micros();
         let keys = ["a", "aq", "ag", "b", "bq", "bg", "fence"];
         let alike = [&["EVAL", TAKE, "7"], &keys[..], &["t1", "t2", "1000", "host/1 f"]].concat();

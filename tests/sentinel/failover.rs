@@ -40,6 +40,8 @@ struct Cost {
     unnamed: Duration,
     /// From then until the first caller got in.
     back_after: Duration,
+    /// From the first write until a caller got in, which before the name can only have been on the old primary.
+    back_after_write: Duration,
 }
 
 pub(crate) fn failovers() -> usize {
@@ -94,8 +96,9 @@ async fn fail_over(set: &SentinelSet, load: &Load, kind: Kind) -> Cost {
         Kind::Demotion => {}
     }
     set.wait_until_stable().unwrap();
-    let back_after = load.first_success(named).unwrap_or_default();
-    Cost { without_primary: written - begun, written, first_write, unnamed: named - written, back_after }
+    let [back_after, back_after_write] = [named, written].map(|moment| load.first_success(moment).unwrap_or_default());
+    let (without_primary, unnamed) = (written - begun, named - written);
+    Cost { without_primary, written, first_write, unnamed, back_after, back_after_write }
 }
 
 async fn fail_over_again_and_again(set: &SentinelSet, kind: Kind) {
@@ -127,6 +130,9 @@ async fn fail_over_again_and_again(set: &SentinelSet, kind: Kind) {
     println!("{kind:?}, {} times: {} until a new primary took writes", costs.len(), figures(|it| it.without_primary));
     println!("{kind:?}: {} until most Sentinels named it", figures(|it| it.unnamed));
     println!("{kind:?}: {} from then until a caller had its lock", figures(|it| it.back_after));
+    if !matches!(kind, Kind::Demotion) {
+        println!("{kind:?}: {} from the first write until a caller had its lock", figures(|it| it.back_after_write));
+    }
     println!(
         "{kind:?}: {} calls got in, {} were told Unavailable, {} Lost, {} Busy for what the new primary had inherited, {} Busy",
         count(|told| *told == Told::In),

@@ -113,7 +113,7 @@ async fn fail_over_again_and_again(set: &SentinelSet, kind: Kind) {
     let figures = |of: fn(&Cost) -> Duration| {
         let mut all: Vec<_> = costs.iter().map(of).collect();
         all.sort_unstable();
-        format!("{:.0?} p50, {:.0?} at most", all[all.len() / 2], all[all.len() - 1])
+        format!("{} ms p50, {} ms at most", all[all.len() / 2].as_millis(), all[all.len() - 1].as_millis())
     };
     let is_inherited = |at: Instant, since: Option<SystemTime>| {
         costs.iter().any(|it| match since {

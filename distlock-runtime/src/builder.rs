@@ -135,9 +135,9 @@ impl Builder {
         self
     }
 
-    /// With [`redlock`](Self::redlock): a server that comes back without its memory (restarted without persistence,
-    /// flushed, evicted) does not vote for `max_ttl`, so that every lease that it forgot has ended by then. Advised for
-    /// servers without persistence. Default `false`.
+    /// With [`redlock`](Self::redlock): a server that may have lost its memory (started anew, whatever it kept, or flushed)
+    /// does not vote for `max_ttl`, so that every lease that it forgot has ended by then. Advised for servers without
+    /// persistence, or with snapshots. Needs `INFO` beside the other commands. Default `false`.
     ///
     /// `max_ttl` is 10 minutes then, unless it is set by hand. The servers of a new deployment abstain as well, unless
     /// [`LockManager::bootstrap`] is called once.

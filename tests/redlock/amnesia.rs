@@ -154,6 +154,20 @@ async fn a_server_that_forgets_makes_no_second_holder_whenever_it_does() {
     }
 }
 
+/// As from a snapshot: all that it knew is there again, but for what it was told since.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_forgets_its_latest_writes_only_makes_no_second_holder() {
+    for at in moments([true, true, false], true).await.into_iter().step_by(one_of(2)) {
+        let outcome = life([true, true, false], true, at, |servers| {
+            servers[1].command(&["DEL", "distlock:k", "{distlock}:fence"]).unwrap();
+            servers[1].restart(true);
+        })
+        .await;
+        assert_eq!(outcome.doubles, 0, "{at:?}");
+        assert_rising(&outcome, &format!("{at:?}"));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_flush_is_a_loss_of_memory_too() {
     for at in moments([true, true, false], true).await.into_iter().step_by(one_of(3)) {

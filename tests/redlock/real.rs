@@ -105,6 +105,32 @@ fn what_a_dead_server_owes_outlives_the_runtime_and_the_manager() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_with_an_older_state_does_not_vote() {
+    let server = || Server::builder().append_only();
+    let servers = [server_or_skip!(server()), server().spawn().unwrap(), server().spawn().unwrap()];
+    let build = |builder: distlock::Builder| builder.quarantine(true).max_ttl(ms(3000)).default_ttl(ms(2000)).build();
+    let second = build(builder(&servers)).await.unwrap();
+    second.bootstrap().await.unwrap();
+    second.lock("warm").run(async |_| ()).await.unwrap();
+    // From here on it writes nothing to its file.
+    servers[1].command(&["CONFIG", "SET", "appendonly", "no"]).unwrap();
+    let reached = [servers[0].url(), servers[1].url(), "redis://127.0.0.1:1".to_owned()];
+    let first = build(LockManager::builder().redlock(reached)).await.unwrap();
+    let lease = first.lock("k").acquire().await.unwrap();
+    servers[1].kill().unwrap();
+    servers[1].restart_with_data().unwrap();
+    assert!(servers[1].command(&["GET", "{distlock}:epoch"]).unwrap().as_text().is_some(), "it forgot everything");
+    assert!(!stands(&servers[1], "k"));
+    while lease.is_held() {
+        let refused = second.lock("k").try_acquire().await;
+        assert!(!matches!(refused, Ok(Some(_))) || !lease.is_held(), "two at a time");
+        sleep(ms(20)).await;
+    }
+    drop(lease);
+    second.lock("k").wait(ms(6000)).run(async |_| ()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_holder_at_a_time_while_servers_die_freeze_and_forget() {
     const CLIENTS: usize = 4;
     // The first one is there to be skipped for.

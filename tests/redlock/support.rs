@@ -8,11 +8,19 @@ use distlock_testkit::{EmbeddedServer, Reply};
 use tokio::time::{Instant, sleep};
 
 pub(crate) const VOTE: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/epoch.lua"),
     include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
     include_str!("../../distlock-runtime/src/store/redis/lua/vote.lua")
 );
 pub(crate) const RENEW: &str = include_str!("../../distlock-runtime/src/store/redis/lua/renew.lua");
-pub(crate) const HEAL: &str = include_str!("../../distlock-runtime/src/store/redis/lua/heal.lua");
+pub(crate) const HEAL: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/epoch.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/heal.lua")
+);
+pub(crate) const BOOTSTRAP: &str = concat!(
+    include_str!("../../distlock-runtime/src/store/redis/lua/epoch.lua"),
+    include_str!("../../distlock-runtime/src/store/redis/lua/bootstrap.lua")
+);
 pub(crate) const RELEASE: &str = concat!(
     include_str!("../../distlock-runtime/src/store/redis/lua/queue.lua"),
     include_str!("../../distlock-runtime/src/store/redis/lua/release.lua")

@@ -89,8 +89,11 @@ async fn the_documented_rule_is_enough_for_everything() {
 async fn the_documented_rule_is_enough_for_several_servers() {
     let servers = distlock_testkit::servers_or_skip!(3);
     let mut urls = Vec::new();
+    let guide = include_str!("../../docs/operations.md");
+    assert!(guide.contains("# with `quarantine`, beside that\nACL SETUSER app +info\n"));
+    let rule = [documented_rule(), vec!["+info".to_owned()]].concat();
     for server in &servers {
-        as_user(server, "app", &documented_rule()).await;
+        as_user(server, "app", &rule).await;
         urls.push(format!("redis://app:p@127.0.0.1:{}", server.port()));
     }
     let redlock = || LockManager::builder().redlock(urls.clone()).max_ttl(ms(60_000)).quarantine(true);
@@ -107,6 +110,16 @@ async fn the_documented_rule_is_enough_for_several_servers() {
     assert_eq!(lease.release().await.unwrap(), Release::Released);
     waiting.await.unwrap().unwrap();
     assert_eq!(findings(&locks).await, []);
+
+    // The memory of a server is that of its run.
+    for server in &servers {
+        ask(server, &["ACL", "SETUSER", "app", "-info"]);
+    }
+    let found = findings(&locks).await;
+    assert_eq!(kinds(&found), [FindingKind::Permission; 3], "{found:?}");
+    assert!(found[0].severity() == Severity::Problem && found[0].fix() == "add `+info` to its rule", "{}", found[0]);
+    let error = locks.lock("k").acquire().await.unwrap_err();
+    assert!(matches!(error, LockError::Permission(_)) && error.to_string().contains("INFO"), "{error}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use redis::{Pipeline, Value};
 
 use super::connection::{Answer, Connection};
 use super::listening::Listening;
-use super::permissions::{CHANNELS, Probe, probes, refusal, writing_probe};
+use super::permissions::{CHANNELS, Probe, WITH_QUARANTINE, probes, refusal, writing_probe};
 use super::replies::text;
 use crate::store::StoreError;
 use crate::store::facts::{Info, Look, Memory, NodeFacts, Reading, Refused, Seen};
@@ -60,13 +60,16 @@ async fn see(
     probes.iter().for_each(|probe| probe.add_to(&mut pipeline));
     let answers = connection.send_each(&pipeline, limit).await?;
     let (info, mut answers) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
-    if look.epoch.is_some() {
-        let (epoch, rest) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
-        (seen.memory, answers) = (epoch.as_ref().ok().map(memory), rest);
-    }
     match info.as_ref().ok().and_then(text) {
         Some(text) => seen.info = Some(Info::read(text)),
+        // The scripts ask for the server's run.
+        None if look.epoch.is_some() => add(&mut seen.refused, Refused::Command(WITH_QUARANTINE)),
         None => add(&mut seen.refused, Refused::Info),
+    }
+    if look.epoch.is_some() {
+        let (epoch, rest) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
+        answers = rest;
+        seen.memory = seen.info.as_ref().and_then(|info| Some(memory(epoch.as_ref().ok()?, &info.run_id)));
     }
     let denied = |(probe, answer): (&Probe, &Answer)| probe.refused(answer);
     probes.iter().zip(answers).filter_map(denied).for_each(|refused| add(&mut seen.refused, refused));
@@ -129,13 +132,13 @@ async fn read_clock(connection: &Connection, look: &Look, limit: Duration, seen:
     Ok(())
 }
 
-/// What the epoch key says.
-fn memory(epoch: &Value) -> Memory {
-    // A value that is no number is none to the servers either.
-    match text(epoch).and_then(|text| text.parse().ok()) {
-        Some(micros) => Memory::Since(Duration::from_micros(micros)),
-        None => Memory::Lost,
-    }
+/// What the epoch key says to a run of the server; see `epoch.lua`.
+fn memory(epoch: &Value, run_id: &str) -> Memory {
+    let since = || {
+        let (micros, run) = text(epoch)?.split_once(' ')?;
+        (run == run_id).then(|| micros.parse().ok())?
+    };
+    since().map_or(Memory::Lost, |micros| Memory::Since(Duration::from_micros(micros)))
 }
 
 /// Finds the first reading of this run of the server, or makes this the first one.

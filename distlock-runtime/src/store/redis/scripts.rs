@@ -16,9 +16,13 @@ use crate::store::{StoreError, StoreErrorKind};
 pub(crate) static ACQUIRE: Script =
     Script::new(concat!(include_str!("lua/queue.lua"), include_str!("lua/acquire.lua")));
 pub(crate) static TAKE: Script = Script::new(include_str!("lua/take.lua"));
-pub(crate) static VOTE: Script = Script::new(concat!(include_str!("lua/queue.lua"), include_str!("lua/vote.lua")));
-pub(crate) static REMEMBERS: Script = Script::new(include_str!("lua/remembers.lua"));
-pub(crate) static HEAL: Script = Script::new(include_str!("lua/heal.lua"));
+pub(crate) static VOTE: Script =
+    Script::new(concat!(include_str!("lua/epoch.lua"), include_str!("lua/queue.lua"), include_str!("lua/vote.lua")));
+pub(crate) static BOOTSTRAP: Script =
+    Script::new(concat!(include_str!("lua/epoch.lua"), include_str!("lua/bootstrap.lua")));
+pub(crate) static REMEMBERS: Script =
+    Script::new(concat!(include_str!("lua/epoch.lua"), include_str!("lua/remembers.lua")));
+pub(crate) static HEAL: Script = Script::new(concat!(include_str!("lua/epoch.lua"), include_str!("lua/heal.lua")));
 pub(crate) static ACK: Script = Script::new(include_str!("lua/ack.lua"));
 pub(crate) static RENEW: Script = Script::new(include_str!("lua/renew.lua"));
 pub(crate) static RELEASE: Script =

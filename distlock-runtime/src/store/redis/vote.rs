@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Cmd, RedisWrite, Value};
 
 use super::replies::{foreign, garbled, number, occupant, text};
-use super::scripts::{Form, HEAL, REMEMBERS, VOTE};
+use super::scripts::{BOOTSTRAP, Form, HEAL, REMEMBERS, VOTE};
 use super::{ACQUIRE_KEYS, RedisStore, line, millis};
 use crate::error::Occupant;
 use crate::key::Names;
@@ -32,7 +32,7 @@ pub(crate) struct Motion {
 /// How a server's loss of its memory is noticed.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
-    /// The key that says since when a server remembers.
+    /// The key that says since when a server remembers, and in which run of it.
     pub(crate) epoch: Arc<str>,
     /// How long a server abstains that has lost its memory.
     pub(crate) quarantine: Option<Duration>,
@@ -136,12 +136,10 @@ impl RedisStore {
 
     /// Has the server remember from now on, so that it votes at once.
     pub(crate) async fn bootstrap(&self, memory: &Memory, limit: Duration) -> Result<(), StoreError> {
-        let mut command = redis::cmd("SET");
-        command.arg(&*memory.epoch).arg(0);
-        self.front.send(&command, limit).await.map(drop).map_err(|refusal| match refusal {
-            super::answers::Refusal::Failed(error) => error,
-            super::answers::Refusal::NoScript => garbled("bootstrap"),
-        })
+        let told = BOOTSTRAP.run(&self.front, Form::Known, limit, 1, |command: &mut Cmd| {
+            command.arg(&*memory.epoch);
+        });
+        told.await.map(drop)
     }
 }
 

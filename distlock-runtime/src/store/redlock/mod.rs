@@ -15,8 +15,8 @@
 //!   nothing. Only after a good renewal is the lease put on servers that lack it (`heal.lua`).
 //! * **Release.** Goes to every server that may have the token. Where a command that puts it there may still be under way,
 //!   the token is buried.
-//! * **Loss of memory.** With a quarantine, a server without its epoch key abstains for the longest life of a lease, so
-//!   that what it forgot has expired before it votes again.
+//! * **Loss of memory.** With a quarantine, a server without an epoch of its run abstains for the longest life of a lease,
+//!   so that what it forgot has expired before it votes again.
 //! * **Waiting.** Who finds the key taken leaves its name in a line on each server, under a ticket that is the same on all.
 //!   There is no common line, so it gives no right: it only says who is told first when the key is given back. Within a
 //!   process the order is that of the gate.

@@ -4,7 +4,7 @@
 -- KEYS[3i - 2]    lock key
 -- KEYS[3i - 1]    burial of its token
 -- KEYS[3i]        fencing counter
--- KEYS[#KEYS]     epoch: since when this server remembers, in microseconds
+-- KEYS[#KEYS]     epoch; see epoch.lua
 --
 -- ARGV[5i - 4]    token
 -- ARGV[5i - 3]    expiry in milliseconds
@@ -23,8 +23,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local abstains = false
 if quarantine > 0 then
-  local epoch = redis.pcall('GET', KEYS[#KEYS])
-  epoch = type(epoch) == 'string' and tonumber(epoch)
+  local epoch = epoch_at(KEYS[#KEYS])
   abstains = not epoch or now < epoch + quarantine
 end
 local j = 1

@@ -5,7 +5,7 @@
 -- KEYS[i + 3]   burial of the token
 -- KEYS[i + 4]   fencing counter
 --
--- KEYS[#KEYS]   epoch: since when this server remembers, in microseconds; 0 as in remembers.lua
+-- KEYS[#KEYS]   epoch; see epoch.lua
 --
 -- ARGV[1]       token
 -- ARGV[2]       expiry in milliseconds
@@ -52,10 +52,9 @@ local now = time[1] * 1000000 + time[2]
 local floor = now - TRANSIT
 local epoch
 if quarantine > 0 then
-  epoch = redis.pcall('GET', KEYS[#KEYS])
-  epoch = type(epoch) == 'string' and tonumber(epoch)
+  epoch = epoch_at(KEYS[#KEYS])
   if not epoch then
-    redis.call('SET', KEYS[#KEYS], string.format('%.0f', now))
+    begin_epoch(KEYS[#KEYS], now)
     epoch = now
   end
   if now < epoch + quarantine then
@@ -151,7 +150,7 @@ if next then
 end
 if epoch == 0 then
   -- From now on there is something that it could forget.
-  redis.call('SET', KEYS[#KEYS], '1')
+  begin_epoch(KEYS[#KEYS], 1)
 end
 for i = 1, #KEYS - 1, COMPANIONS do
   redis.call('SET', KEYS[i + 4], string.format('%.0f', last))

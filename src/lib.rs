@@ -44,7 +44,7 @@ pub use distlock_macros::{KeySegment, LockKey, distributed_lock, lock_set};
 pub use distlock_runtime::{
     AsLockManager, Builder, Busy, Closed, Config, Declaration, Finding, FindingKind, Holder, InvalidKey, KeySegment,
     Lease, LeaseHandle, Lock, LockError, LockKey, LockManager, Locked, Login, LossCause, Lost, NoQuorum, NotConfigured,
-    Outcome, Permission, Reentrant, Release, Renew, Scope, Several, Severity, Shutdown, Tls, Unavailable, Wait,
+    OneKey, Outcome, Permission, Reentrant, Release, Renew, Scope, Several, Severity, Shutdown, Tls, Unavailable, Wait,
     assert_declarations, current, declarations, init, scope,
 };
 

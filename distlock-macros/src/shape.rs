@@ -56,6 +56,12 @@ pub(crate) struct Binding {
 }
 
 impl Function {
+    /// Whether this is the name of an argument, and nothing more.
+    pub(crate) fn binds(&self, tokens: &TokenStream) -> bool {
+        let text = tokens.to_string();
+        self.bindings.iter().any(|binding| binding.ident == text)
+    }
+
     /// A typed declaration as the templates and the expansion see it: a function of its name whose arguments are its
     /// fields.
     pub(crate) fn of_declaration(name: &Ident, fields: Vec<Binding>) -> Self {

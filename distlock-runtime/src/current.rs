@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use crate::error::{Config, LockError, NotConfigured};
 use crate::manager::LockManager;
 
-/// Anything that leads to a manager: a manager, a reference or an `Arc`.
+/// Anything that leads to a manager: a manager, a reference, an `Arc` or a `Box`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a lock manager",
     label = "expected a `LockManager`, an `Arc` of one, or a reference to one",
@@ -28,6 +28,18 @@ impl AsLockManager for LockManager {
 }
 
 impl<T: AsLockManager + ?Sized> AsLockManager for &T {
+    fn as_lock_manager(&self) -> &LockManager {
+        (**self).as_lock_manager()
+    }
+}
+
+impl<T: AsLockManager + ?Sized> AsLockManager for &mut T {
+    fn as_lock_manager(&self) -> &LockManager {
+        (**self).as_lock_manager()
+    }
+}
+
+impl<T: AsLockManager + ?Sized> AsLockManager for Box<T> {
     fn as_lock_manager(&self) -> &LockManager {
         (**self).as_lock_manager()
     }

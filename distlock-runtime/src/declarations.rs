@@ -65,15 +65,17 @@ pub trait LockKey {
 #[non_exhaustive]
 pub struct Several;
 
-/// A witness of a lock on one key, which is what has a fencing token.
+/// A witness of a lock on one key, which is what has a fencing token: for code that is generic over what is locked.
+///
+/// It is implemented by the derive and by this crate, not by hand.
 #[diagnostic::on_unimplemented(
     message = "a lease on several keys has a fencing token for each of them, not one",
     label = "needs a lease on one key",
     note = "take the part you mean, as in `lease.part::<OrderLock>().fencing_token()`, or go through `lease.fencing_tokens()`"
 )]
-#[doc(hidden)]
 pub trait OneKey: 'static {
     /// Tells the declarations apart while the crate is built, where types cannot be compared.
+    #[doc(hidden)]
     const IDENTITY: Identity;
 }
 

@@ -62,7 +62,7 @@ mod whole;
 pub use builder::Builder;
 pub use credentials::Login;
 pub use current::{AsLockManager, Scope, current, init, scope};
-pub use declarations::{LockKey, Several};
+pub use declarations::{LockKey, OneKey, Several};
 pub use doctor::{Finding, FindingKind, Severity};
 pub use error::{
     Busy, Closed, Config, Holder, InvalidKey, LockError, LossCause, Lost, NoQuorum, NotConfigured, Permission,

@@ -368,7 +368,6 @@ async fn give_back(grant: Arc<Grant>, released: Arc<AtomicUsize>) {
 
 /// What a [`LockManager::shutdown`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Shutdown {
     /// Leases that were live and whose keys were given back.
     pub released: usize,

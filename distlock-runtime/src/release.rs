@@ -22,7 +22,6 @@ const LONGEST_LIMIT: Duration = Duration::from_secs(5);
 
 /// How a lease came to its end when its holder gave it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Release {
     /// It was ours until now.
     Released,

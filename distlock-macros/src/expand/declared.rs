@@ -12,9 +12,14 @@
 //!     impl LockKey for OrderLock {
 //!         type Witness = Self;
 //!         const SETTINGS: Settings = SETTINGS;
+//!         fn keys(self) -> Result<Keys, LockError> { LockKey::keys(&self) }
+//!     }
+//!     impl LockKey for &OrderLock {                                       // one that is named elsewhere is borrowed
+//!         type Witness = OrderLock;
+//!         const SETTINGS: Settings = SETTINGS;
 //!         fn keys(self) -> Result<Keys, LockError> {
-//!             let Self { id } = self;
-//!             in_set(KeyBuilder::new(":", "order:").value("id", &id, "").finish(), <Locks as LockSet>::NAMESPACE)
+//!             let OrderLock { id } = self;
+//!             in_set(KeyBuilder::new(":", "order:").value("id", &*id, "").finish(), <Locks as LockSet>::NAMESPACE)
 //!         }
 //!     }
 //!     impl OneKey for OrderLock { const IDENTITY: Identity = …; }
@@ -30,6 +35,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{DeriveInput, GenericParam, Generics, WherePredicate, parse_quote};
 
+use super::key::Names;
 use super::settings::Place;
 use super::{Expansion, import, private};
 use crate::attribute::Options;
@@ -52,7 +58,8 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
     let name = &input.ident;
     let set = set.as_ref().map_or_else(TokenStream::new, |set| quote!(#set));
     let settings = expansion.settings_in(Place::Item);
-    let keys: TokenStream = key.form.templates().into_iter().map(|template| expansion.made(template)).collect();
+    let keys: TokenStream =
+        key.form.templates().into_iter().map(|template| expansion.made(template, Names::References)).collect();
     let (settings, keys) = if set.is_empty() {
         (settings, keys)
     } else {
@@ -67,11 +74,11 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
         fields.push(quote_spanned!(Span::mixed_site()=> ..));
     }
     let has_lifetime = input.generics.lifetimes().next().is_some();
+    let itself = quote!(#name #ty_generics);
     let (proof, named, identity) = match witness {
         _ if !has_lifetime => {
-            let identity =
-                one_key(p, &impl_generics, &quote!(#name #ty_generics), &where_clause, &identity(p, name, &generics));
-            (quote_spanned!(Span::mixed_site()=> Self), None, Some(identity))
+            let identity = one_key(p, &impl_generics, &itself, &where_clause, &identity(p, name, &generics));
+            (itself.clone(), None, Some(identity))
         }
         Some(witness) => {
             let nothing = TokenStream::new();
@@ -97,11 +104,18 @@ pub(crate) fn lock_key(declaration: Declaration) -> TokenStream {
         const _: () = {
             #import
             const #own_settings: #p::Settings = #settings;
-            impl #impl_generics #p::LockKey for #name #ty_generics #where_clause {
+            impl #impl_generics #p::LockKey for #itself #where_clause {
                 type Witness = #proof;
                 const SETTINGS: #p::Settings = #own_settings;
                 fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
-                    let Self { #(#fields),* } = self;
+                    #p::LockKey::keys(&self)
+                }
+            }
+            impl #impl_generics #p::LockKey for &#itself #where_clause {
+                type Witness = #proof;
+                const SETTINGS: #p::Settings = #own_settings;
+                fn keys(self) -> #p::core::result::Result<#p::Keys, #p::LockError> {
+                    let #name { #(#fields),* } = self;
                     #keys
                 }
             }

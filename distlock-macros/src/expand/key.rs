@@ -10,19 +10,28 @@ use crate::key::Form;
 use crate::shape::bound_names;
 use crate::template::{Integer, Spec, Template};
 
+/// What the names of a template stand for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Names {
+    /// An argument.
+    Values,
+    /// The field of a declaration, which is borrowed.
+    References,
+}
+
 impl Expansion<'_> {
     /// The statement that makes the key, under this name.
     pub(super) fn key(&self, key: &Ident) -> TokenStream {
         let p = &self.private;
         let value = match &self.key.form {
-            Form::One(template) => self.made(template),
+            Form::One(template) => self.made(template, Names::Values),
             Form::Several(templates) => {
-                let keys = templates.iter().map(|template| self.made(template));
+                let keys = templates.iter().map(|template| self.made(template, Names::Values));
                 quote_spanned!(Span::mixed_site()=> #p::Keys::several([#(#keys),*]))
             }
             Form::ForEach { pattern, items, template } => {
                 let keys = own("__keys");
-                let made = self.made(template);
+                let made = self.made(template, Names::Values);
                 let items = self.by_reference(items);
                 quote_spanned! {Span::mixed_site()=> {
                     let mut #keys = #p::Vec::new();
@@ -136,7 +145,7 @@ impl Expansion<'_> {
 
     /// The key of one template. What calls something may make a guard, such as that of a mutex, which in one statement
     /// with the next value would still be there when that one asks for its own: each such value has a statement to itself.
-    pub(super) fn made(&self, template: &Template) -> TokenStream {
+    pub(super) fn made(&self, template: &Template, names: Names) -> TokenStream {
         let p = &self.private;
         let separators = &template.separators;
         let builder = own("__builder");
@@ -147,12 +156,15 @@ impl Expansion<'_> {
         for (value, behind) in values.into_iter().filter(|(value, _)| !value.tokens.is_empty()) {
             let (source, tokens) = (&value.source, &value.tokens);
             let span = Span::mixed_site().located_at(value.span);
+            // Once, for an error names the type.
+            let is_borrowed = names == Names::References && self.function.binds(tokens);
+            let borrow = if is_borrowed { quote_spanned!(span=> &*) } else { quote_spanned!(span=> &) };
             let method = match value.spec {
-                Spec::Plain => quote_spanned!(span=> .value(#source, &#tokens, #behind)),
-                Spec::Hash => quote_spanned!(span=> .hash(#source, &#tokens, #behind)),
+                Spec::Plain => quote_spanned!(span=> .value(#source, #borrow #tokens, #behind)),
+                Spec::Hash => quote_spanned!(span=> .hash(#source, #borrow #tokens, #behind)),
                 Spec::Integer(format) => {
                     let format = self.integer_format(format);
-                    quote_spanned!(span=> .integer(#source, &#tokens, #format, #behind))
+                    quote_spanned!(span=> .integer(#source, #borrow #tokens, #format, #behind))
                 }
             };
             if calls(tokens) {

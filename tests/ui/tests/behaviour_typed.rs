@@ -134,11 +134,16 @@ async fn a_borrowing_declaration_has_a_witness_of_its_own() {
     assert!(tokio::spawn(async move { mail.is_held() }).await.unwrap());
 }
 
-#[derive(LockKey, Clone)]
+#[derive(LockKey)]
 #[lock(key = "two:{left}:{right}")]
 struct TwoLock<L, R> {
     left: L,
     right: R,
+}
+
+/// Code that is generic over what is locked.
+fn number_of<L: distlock::OneKey>(lease: &Lease<L>) -> u64 {
+    lease.fencing_token()
 }
 
 #[derive(LockKey)]
@@ -159,9 +164,20 @@ async fn two_arguments_of_a_type(left: &u64, right: String) -> Result<String, Lo
     Ok(format!("{} {right}", lease.key()))
 }
 
-#[distributed_lock(key = lock.clone(), label = "two", lease = lease)]
+#[distributed_lock(key = lock, label = "two", lease = lease)]
 async fn declared_argument(lock: TwoLock<u8, u8>) -> Result<String, LockError> {
+    let lease: &Lease<TwoLock<u8, u8>> = lease;
     Ok(format!("{} {}", lease.key(), lock.left + lock.right))
+}
+
+#[distributed_lock(key = job.lock, label = "mail", lease = lease)]
+async fn declared_field(job: Job<'_>) -> Result<String, LockError> {
+    let lease: &Lease<MailHeld> = lease;
+    Ok(format!("{} {}", lease.key(), job.lock.address))
+}
+
+struct Job<'a> {
+    lock: MailLock<'a>,
 }
 
 #[tokio::test]
@@ -170,6 +186,13 @@ async fn generics_and_segments_stand_in_keys() {
     assert_eq!(locked.await.unwrap(), "two:1:b b");
     let locked = scope(LockManager::in_memory(), declared_argument(TwoLock { left: 1, right: 2 }));
     assert_eq!(locked.await.unwrap(), "two:1:2 3");
+    let locked = scope(LockManager::in_memory(), declared_field(Job { lock: MailLock { address: "a" } }));
+    assert!(locked.await.unwrap().ends_with(" a"));
+    let (locks, lock) = (LockManager::in_memory(), CouponLock { campaign_id: 1, user_id: 2 });
+    let lease: Lease<CouponLock> = locks.lock(&lock).acquire().await.unwrap();
+    assert_eq!(lease.key(), "coupon:1:2");
+    assert!(locks.lock(lock).try_acquire().await.unwrap().is_none());
+    assert_eq!(number_of(&lease), lease.fencing_token());
     assert_eq!(key_of(MarkedLock::<u16> { id: 1, of: PhantomData }).await, "marked:1");
     assert_eq!(key_of(OnlyMarkedLock { of: PhantomData }).await, "marked");
     let r#type = Kind { value: 9, of: PhantomData::<u16> };

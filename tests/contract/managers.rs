@@ -23,7 +23,8 @@ async fn the_inner_scope_wins_and_spawned_tasks_do_not_inherit_it() {
     scope(&outer, async {
         assert!(here().await.unwrap_err().is_busy());
         scope(&inner, async { here().await.unwrap() }).await;
-        scope(&mut inner.clone(), async { here().await.unwrap() }).await;
+        let mut borrowed = inner.clone();
+        scope(&mut borrowed, async { here().await.unwrap() }).await;
         scope(Box::new(inner.clone()), async { here().await.unwrap() }).await;
         assert!(here().await.unwrap_err().is_busy());
         let lost = tokio::spawn(here()).await.unwrap().unwrap_err();

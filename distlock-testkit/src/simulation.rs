@@ -5,8 +5,11 @@
 
 use std::fmt::{self, Display};
 use std::future::Future;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -141,12 +144,13 @@ pub fn run<F: Future<Output = ()>>(seed: u64, scenario: impl FnOnce(World) -> F)
 
 /// Runs the scenario with seeds from 0 to `count`, or as the variables [`SEED`] and [`SEEDS`] say.
 ///
-/// `repeat` is the command that runs this scenario again, without the seed.
+/// `repeat` is the command that runs this scenario again, without the seed. The seeds are shared out among as many threads
+/// as the machine can run; each seed stays on its thread.
 ///
 /// # Panics
 ///
 /// At the first seed that fails, after the command that repeats it was printed.
-pub fn simulate<F: Future<Output = ()>>(count: u64, repeat: &str, scenario: impl Fn(World) -> F) {
+pub fn simulate<F: Future<Output = ()>>(count: u64, repeat: &str, scenario: impl Fn(World) -> F + Sync) {
     let number = |name| {
         std::env::var(name)
             .ok()
@@ -156,11 +160,26 @@ pub fn simulate<F: Future<Output = ()>>(count: u64, repeat: &str, scenario: impl
         (Some(seed), _) => seed..seed.saturating_add(1),
         (None, count_given) => 0..count_given.unwrap_or(count),
     };
-    for seed in seeds {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed, &scenario))) {
-            eprintln!("seed {seed} failed; repeat it with `{SEED}={seed} {repeat}`");
-            resume_unwind(panic);
+    let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(None));
+    thread::scope(|threads| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            threads.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !seeds.contains(&seed) {
+                        return;
+                    }
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run(seed, &scenario))) {
+                        eprintln!("seed {seed} failed; repeat it with `{SEED}={seed} {repeat}`");
+                        next.fetch_max(seeds.end, Ordering::Relaxed);
+                        *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                    }
+                }
+            });
         }
+    });
+    if let Some(panic) = failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        resume_unwind(panic);
     }
 }
 

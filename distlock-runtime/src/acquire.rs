@@ -424,14 +424,14 @@ impl<'a> Budget<'a> {
         self.left().is_zero()
     }
 
-    /// No further try fits in. A single try has its resend, within the response time-out.
+    /// No further try fits in. A single try has its resend, within its limit.
     fn nearly_spent(&self) -> bool {
-        if self.one_try { self.used() >= self.inner.response_timeout } else { self.left() < OUTAGE_PAUSE.start }
+        if self.one_try { self.used() >= self.inner.try_limit } else { self.left() < OUTAGE_PAUSE.start }
     }
 
     /// How long the next command may take.
     fn command_limit(&self) -> Duration {
-        let limit = self.inner.response_timeout;
+        let limit = self.inner.try_limit;
         if self.one_try { limit.saturating_sub(self.used()) } else { limit.min(self.left().max(LAST_LOOK)) }
     }
 

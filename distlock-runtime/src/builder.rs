@@ -206,7 +206,8 @@ impl Builder {
     /// be replaced by a replica that is behind the others. Name as many as there are if it must not lose a lock.
     ///
     /// It costs another round trip and the way to the replica for each lock and each batch of renewals (`WAIT`, which the
-    /// user needs the permission for), on two connections of its own.
+    /// user needs the permission for), on two connections of its own; a single try may take `limit` longer then. In a Cluster
+    /// it is the replicas of the primary that has the key.
     ///
     /// ```
     /// # use distlock_runtime as distlock;
@@ -310,8 +311,8 @@ impl Builder {
         if self.quarantine && !matches!(service, Service::Redlock(_)) {
             return Err(Config::new("`quarantine` is for Redlock; add `.redlock([…])` with the URLs of the servers (one is enough), or leave `quarantine` out").into());
         }
-        if self.replica_acks.is_some() && !matches!(service, Service::Server(_)) {
-            return Err(Config::new("`replica_acks` is for one server and its replicas; name it with `redis://` or `redis+sentinel://`, or leave `replica_acks` out").into());
+        if self.replica_acks.is_some() && !service.has_replicas() {
+            return Err(Config::new("`replica_acks` is for servers that have replicas; name them with `redis://`, `redis+sentinel://` or `redis+cluster://`, or leave `replica_acks` out").into());
         }
         if matches!(service, Service::Memory) {
             return Ok(LockManager::assemble_in_memory(&self, namespace));
@@ -329,6 +330,11 @@ impl Builder {
             locks.look_at_connect().await;
         }
         Ok(locks)
+    }
+
+    /// How long a single try may take: that of the server, and that of its replicas where it waits for them.
+    pub(crate) fn try_limit(&self) -> Duration {
+        self.response_timeout + self.replica_acks.map_or(Duration::ZERO, |(_, limit)| limit)
     }
 
     /// What was named, once and by one of the ways to do so.
@@ -376,7 +382,8 @@ impl Builder {
             }
             #[cfg(feature = "cluster")]
             Service::Cluster(url) => {
-                let store = ClusterStore::open(url, self.access(url)?, self.connect_timeout, self.response_timeout)?;
+                let (access, connect_timeout) = (self.access(url)?, self.connect_timeout);
+                let store = ClusterStore::open(url, access, connect_timeout, self.response_timeout, self.replica_acks)?;
                 if !self.lazy {
                     store.ready(self.connect_timeout).await?;
                 }
@@ -469,9 +476,8 @@ impl Builder {
             Some((0, _)) => {
                 bad("`replica_acks` of no replica waits for nothing; name how many, or leave it out".to_owned())
             }
-            Some((_, limit)) if limit.is_zero() || limit > self.response_timeout => bad(format!(
-                "the limit {limit:?} of `replica_acks` is not above zero and within `response_timeout` ({:?}), in which a single try ends; change one of them",
-                self.response_timeout
+            Some((_, limit)) if limit.is_zero() || limit > LONGEST_TIMEOUT => bad(format!(
+                "the limit {limit:?} of `replica_acks` is not above zero and within {LONGEST_TIMEOUT:?}; give it some milliseconds, far below the ttl"
             )),
             _ => Ok(()),
         }?;

@@ -271,7 +271,7 @@ fn judge_info(node: &str, info: &Info, wanted: Wanted, findings: &mut Vec<Findin
     }
 }
 
-/// What a failover does to held locks. Only one server by itself can have its replicas acknowledge them.
+/// What a failover does to held locks. Several that decide by majority cannot have their replicas acknowledge them.
 fn judge_replicas(node: &str, info: &Info, is_one_of_several: bool, wanted: Wanted, findings: &mut Vec<Finding>) {
     let connected = usize::try_from(info.replicas).unwrap_or(usize::MAX);
     if let Some(least) = wanted.replica_acks {
@@ -285,9 +285,7 @@ fn judge_replicas(node: &str, info: &Info, is_one_of_several: bool, wanted: Want
     }
     let fix = if is_one_of_several {
         "name independent servers without replicas, for one that fails over forgets what it granted"
-    } else if wanted.cluster {
-        "let the resource check fencing tokens, for a cluster cannot wait for its replicas"
-    } else if info.is_cluster {
+    } else if info.is_cluster && !wanted.cluster {
         "write `redis+cluster://`, and let the resource check fencing tokens"
     } else {
         "have grants acknowledged with `Builder::replica_acks`, and let the resource check fencing tokens"
@@ -297,9 +295,7 @@ fn judge_replicas(node: &str, info: &Info, is_one_of_several: bool, wanted: Want
         1 => "its 1 replica may be promoted without the newest locks".to_owned(),
         _ => format!("each of its {connected} replicas may be promoted without the newest locks"),
     };
-    // In a cluster nothing else can be done.
-    let severity = if wanted.cluster { Severity::Note } else { Severity::Warning };
-    findings.push(Finding::new(FindingKind::UnacknowledgedReplicas, severity, node, what, fix));
+    findings.push(Finding::new(FindingKind::UnacknowledgedReplicas, Severity::Warning, node, what, fix));
 }
 
 /// What a restart does to held locks. Several servers that decide by majority count on it that most of them remember.

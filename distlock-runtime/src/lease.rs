@@ -147,7 +147,7 @@ impl<L> Lease<L> {
         let sent_at = inner.clock.now();
         self.seen.grant.may_live_for(ttl);
         let renewals: Vec<_> = self.seen.grant.renewals(ttl).collect();
-        let answers = inner.store.renew(&renewals, Lane::Awaited, inner.response_timeout).await?;
+        let answers = inner.store.renew(&renewals, Lane::Awaited, inner.try_limit).await?;
         let decided = self.seen.grant.renewed(&answers, sent_at, ttl);
         self.ensure_held()?;
         if decided {

@@ -69,6 +69,8 @@ pub(crate) struct Inner {
     pub(crate) defaults: Defaults,
     pub(crate) namespace: Namespace,
     pub(crate) response_timeout: Duration,
+    /// How long a single try may take, that of the replicas included where it waits for them.
+    pub(crate) try_limit: Duration,
     /// A lock counts once so many replicas have it.
     replica_acks: Option<usize>,
     /// How long a server abstains that has lost its memory.
@@ -248,7 +250,7 @@ impl LockManager {
     pub(crate) fn assemble_in_memory(settings: &Builder, namespace: Namespace) -> Self {
         let clock = Clock::tokio();
         let store: Arc<dyn LockStore> = Arc::new(MemoryStore::new(clock));
-        let watchdog = Watchdog::new(clock, store.clone(), settings.response_timeout, Home::Task);
+        let watchdog = Watchdog::new(clock, store.clone(), settings.try_limit(), Home::Task);
         Self::assemble(settings, namespace, clock, store, watchdog, Background::on_the_spot())
     }
 
@@ -256,7 +258,7 @@ impl LockManager {
     #[cfg(feature = "testing")]
     pub(crate) fn assemble_on_streams(settings: &Builder, namespace: Namespace, store: Arc<dyn LockStore>) -> Self {
         let clock = Clock::tokio();
-        let watchdog = Watchdog::new(clock, store.clone(), settings.response_timeout, Home::Task);
+        let watchdog = Watchdog::new(clock, store.clone(), settings.try_limit(), Home::Task);
         let background = Background::on(tokio::runtime::Handle::current());
         Self::assemble(settings, namespace, clock, store, watchdog, background)
     }
@@ -267,7 +269,7 @@ impl LockManager {
         store: Arc<dyn LockStore>,
     ) -> Result<Self, LockError> {
         let clock = Clock::System;
-        let watchdog = Watchdog::new(clock, store.clone(), settings.response_timeout, Home::Thread);
+        let watchdog = Watchdog::new(clock, store.clone(), settings.try_limit(), Home::Thread);
         let background = Background::thread(watchdog.clone())?;
         Ok(Self::assemble(settings, namespace, clock, store, watchdog, background))
     }
@@ -290,6 +292,7 @@ impl LockManager {
             defaults: settings.defaults,
             namespace,
             response_timeout: settings.response_timeout,
+            try_limit: settings.try_limit(),
             replica_acks: settings.replica_acks.map(|(replicas, _)| replicas),
             quarantine: settings.quarantine.then_some(settings.defaults.max_ttl),
             process: format!("{}/{}", host(), std::process::id()).into(),

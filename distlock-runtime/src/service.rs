@@ -87,6 +87,18 @@ impl Service {
     }
 }
 
+impl Service {
+    /// Whether replicas may stand behind it that it can wait for.
+    pub(crate) fn has_replicas(&self) -> bool {
+        match self {
+            Self::Server(_) => true,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => true,
+            Self::Redlock(_) | Self::Memory => false,
+        }
+    }
+}
+
 fn not_in_this_build(scheme: &str, what: &str) -> LockError {
     Config::new(format!(
         "`{scheme}` needs {what}, which this version does not have yet; use `redis://` with one server"

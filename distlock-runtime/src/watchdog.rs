@@ -41,7 +41,7 @@ pub(crate) enum Home {
 pub(crate) struct Watchdog {
     clock: Clock,
     store: Arc<dyn LockStore>,
-    response_timeout: Duration,
+    try_limit: Duration,
     home: Home,
     next_id: AtomicU64,
     /// The loop of a [`Home::Task`] is under way.
@@ -77,11 +77,11 @@ impl Watched {
 }
 
 impl Watchdog {
-    pub(crate) fn new(clock: Clock, store: Arc<dyn LockStore>, response_timeout: Duration, home: Home) -> Arc<Self> {
+    pub(crate) fn new(clock: Clock, store: Arc<dyn LockStore>, try_limit: Duration, home: Home) -> Arc<Self> {
         Arc::new(Self {
             clock,
             store,
-            response_timeout,
+            try_limit,
             home,
             next_id: AtomicU64::new(0),
             running: AtomicBool::new(false),
@@ -198,7 +198,7 @@ impl Watchdog {
             tokio::spawn(async move { grant.end_at_deadline() });
         }
         // A lease with little left gives its batch little time; it must not take it from those that have more.
-        let is_urgent = |grant: &Arc<Grant>| grant.remaining() / 2 < self.response_timeout;
+        let is_urgent = |grant: &Arc<Grant>| grant.remaining() / 2 < self.try_limit;
         let (urgent, relaxed): (Vec<_>, Vec<_>) = due.into_iter().map(|watched| watched.grant).partition(is_urgent);
         for batch in self.batches(urgent).into_iter().chain(self.batches(relaxed)) {
             tokio::spawn(self.clone().renew(batch));
@@ -255,7 +255,7 @@ impl Watchdog {
         let Some(shortest) = batch.iter().map(|grant| grant.remaining()).min() else { return };
         let sent_at = self.clock.now();
         // Half of what is left, so that a second try fits in.
-        let limit = self.response_timeout.min(shortest / 2).max(*RETRY.start());
+        let limit = self.try_limit.min(shortest / 2).max(*RETRY.start());
         let renewals: Vec<_> = batch.iter().flat_map(|grant| grant.renewals(grant.plan.ttl)).collect();
         let answers = self.store.renew(&renewals, Lane::Back, limit).await;
         match answers {

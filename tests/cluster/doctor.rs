@@ -43,11 +43,14 @@ async fn each_primary_is_looked_at_and_nothing_else_is_a_fault() {
     if !can_tell(&cluster) {
         return;
     }
-    let locks = manager(&cluster).await;
-    let all = locks.doctor().await.unwrap();
+    let all = manager(&cluster).await.doctor().await.unwrap();
     let has_replicas = |finding: &&Finding| finding.kind() == FindingKind::UnacknowledgedReplicas;
     assert_eq!(all.iter().filter(has_replicas).count(), 3, "{all:?}");
-    assert!(all.iter().all(|finding| finding.severity() == Severity::Note), "{all:?}");
+    let with_acks = |replicas| LockManager::builder().url(cluster.url()).replica_acks(replicas, ms(300)).build();
+    let found = findings(&with_acks(2).await.unwrap()).await;
+    assert!(found.len() == 3 && found.iter().all(|it| it.kind() == FindingKind::TooFewReplicas), "{found:?}");
+    let locks = with_acks(1).await.unwrap();
+    assert_eq!(findings(&locks).await, []);
     let one = cluster.primary_of("distlock:k").unwrap();
     one.command(&["CONFIG", "SET", "maxmemory", "100mb"]).unwrap();
     one.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]).unwrap();
@@ -64,10 +67,12 @@ async fn the_documented_rule_is_enough_and_each_word_that_is_missing_is_named() 
     if !can_tell(&cluster) {
         return;
     }
-    let (rule, beside) = documented_rule();
+    let (rule, mut beside) = documented_rule();
     assert_eq!(beside.len(), 4, "{beside:?}");
+    beside.push("+wait".to_owned());
     let url = as_user(&cluster, "app", &rule.iter().chain(&beside).collect::<Vec<_>>());
-    let (locks, others) = (LockManager::connect(&*url).await.unwrap(), LockManager::connect(&*url).await.unwrap());
+    let build = |url: String| LockManager::builder().url(url).replica_acks(1, ms(400));
+    let (locks, others) = (build(url.clone()).build().await.unwrap(), build(url).build().await.unwrap());
     assert_eq!(findings(&locks).await, []);
     let held = locks.lock("k").ttl(ms(600)).acquire().await.unwrap();
     let waiting = tokio::spawn(others.lock("k").wait(ms(20_000)).acquire());
@@ -86,7 +91,7 @@ async fn the_documented_rule_is_enough_and_each_word_that_is_missing_is_named() 
         let rest: Vec<_> = rule.iter().chain(&beside).filter(|word| *word != missing).collect();
         let url = as_user(&cluster, &format!("user-{number}"), &rest);
         // Without the map, nobody can connect: the nodes of the URL are asked then.
-        let locks = LockManager::builder().url(url).lazy().build().await.unwrap();
+        let locks = build(url).lazy().build().await.unwrap();
         let found = findings(&locks).await;
         let named = format!("`{missing}`");
         assert!(!found.is_empty(), "without {missing}");

@@ -8,5 +8,6 @@ mod doctor;
 mod failover;
 mod migration;
 mod refusals;
+mod replica_acks;
 mod support;
 mod waiting;

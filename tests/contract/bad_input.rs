@@ -42,7 +42,11 @@ async fn settings_of_a_manager_that_cannot_work_are_refused() {
         (LockManager::builder().url("redlock:redis://a,redis://b,redis://c").replica_acks(1, ms(100)), "replica_acks"),
         (LockManager::builder().url("redis://h:1").replica_acks(0, ms(100)), "replica_acks"),
         (LockManager::builder().url("redis://h:1").replica_acks(1, ms(0)), "replica_acks"),
-        (LockManager::builder().url("redis://h:1").replica_acks(1, ms(501)), "response_timeout"),
+        (LockManager::builder().url("redis://h:1").replica_acks(1, Duration::MAX), "replica_acks"),
+        #[cfg(not(feature = "cluster"))]
+        (LockManager::builder().url("redis+cluster://h:1"), r#"features = ["cluster"]"#),
+        #[cfg(not(feature = "sentinel"))]
+        (LockManager::builder().url("redis+sentinel://h:1/m"), r#"features = ["sentinel"]"#),
         // Without the feature for that reason, with it because a cluster has one database.
         (LockManager::builder().url("redis+cluster://h:1/1"), "cluster"),
         (LockManager::builder().url("redis+sentinel://h:1"), "sentinel"),

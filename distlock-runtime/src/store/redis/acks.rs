@@ -3,11 +3,13 @@
 //! `WAIT` stops its whole connection, so it has connections of its own, and it counts the writes of its own connection
 //! alone. So the keys are written about once more there (`ack.lua`), on the same server, behind the acquisition or renewal
 //! that was answered; a replica that has got as far as that has got the other, too. Both commands leave in one piece: another
-//! connection, with nothing written, would wait for nothing.
+//! connection, with nothing written, would wait for nothing. In a Cluster a script writes about keys of one slot, so there is
+//! one for each; a key that has moved away meanwhile counts as one that is not there.
 //!
 //! One question covers all who ask until it leaves. Whoever comes while it is under way is part of the next one, so nobody
 //! waits for more than two of them.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +48,8 @@ struct Line {
     limit: Duration,
     /// How long the server may take beside that.
     response_timeout: Duration,
+    /// Which keys go in one script, in a Cluster; else all do.
+    slot_of: Option<SlotOf>,
     state: Mutex<State>,
 }
 
@@ -57,6 +61,9 @@ struct State {
     next_id: u64,
 }
 
+/// Tells the slot of a key.
+pub(super) type SlotOf = fn(&str) -> u16;
+
 type Tell = oneshot::Sender<Result<(), StoreError>>;
 
 impl Acks {
@@ -64,11 +71,12 @@ impl Acks {
         wanted: usize,
         limit: Duration,
         response_timeout: Duration,
+        slot_of: Option<SlotOf>,
         connection: impl Fn() -> Connection,
     ) -> Self {
         let line = || {
             let connection = connection();
-            Arc::new(Line { connection, wanted, limit, response_timeout, state: Mutex::default() })
+            Arc::new(Line { connection, wanted, limit, response_timeout, slot_of, state: Mutex::default() })
         };
         Self { front: line(), back: line() }
     }
@@ -111,28 +119,58 @@ impl Line {
     }
 
     async fn ask(&self, all: &[&Written]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
-        let keys = all.iter().map(|written| written.len()).sum();
-        let mut commands = redis::Pipeline::with_capacity(2);
-        commands.add_command(ACK.whole(keys, |command: &mut Cmd| {
-            for Renewal { wire, .. } in all.iter().flat_map(|written| written.iter()) {
-                command.arg(&**wire);
+        let keys: Vec<&Renewal> = all.iter().flat_map(|written| written.iter()).collect();
+        let mut scripts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for (place, Renewal { wire, .. }) in keys.iter().enumerate() {
+            scripts.entry(self.slot_of.map_or(0, |slot_of| slot_of(wire))).or_default().push(place);
+        }
+        let in_cluster = self.slot_of.is_some();
+        let mut commands = redis::Pipeline::with_capacity(scripts.len() * 2 + 1);
+        for places in scripts.values() {
+            if in_cluster {
+                // The slot may be on its way here.
+                commands.cmd("ASKING");
             }
-            for Renewal { token, expiry, .. } in all.iter().flat_map(|written| written.iter()) {
-                command.arg(token.as_str()).arg(millis(*expiry));
-            }
-        }));
+            commands.add_command(ACK.whole(places.len(), |command: &mut Cmd| {
+                for place in places {
+                    command.arg(&*keys[*place].wire);
+                }
+                for place in places {
+                    command.arg(keys[*place].token.as_str()).arg(millis(keys[*place].expiry));
+                }
+            }));
+        }
         commands.cmd("WAIT").arg(self.wanted).arg(millis(self.limit));
-        let mut values = self.connection.send_all(&commands, self.limit + self.response_timeout).await?.into_iter();
-        let (Some(found), Some(Value::Int(got))) = (values.next(), values.next()) else { return Err(garbled("ack")) };
-        let found = answers(found, |answer| Some(answer == 1)).filter(|found| found.len() == keys);
-        let mut found = found.ok_or_else(|| garbled("ack"))?.into_iter();
+        let mut told = self.connection.send_each(&commands, self.limit + self.response_timeout).await?;
+        let got = told.pop().ok_or_else(|| garbled("ack"))?;
+        let mut has = vec![false; keys.len()];
+        let mut has_moved = false;
+        let told = told.into_iter().skip(usize::from(in_cluster)).step_by(1 + usize::from(in_cluster));
+        for (places, told) in scripts.values().zip(told) {
+            match told.map_err(|error| self.connection.meaning(&error)) {
+                Ok(found) => {
+                    let found = answers(found, |answer| Some(answer == 1)).filter(|found| found.len() == places.len());
+                    places.iter().zip(found.ok_or_else(|| garbled("ack"))?).for_each(|(place, it)| has[*place] = it);
+                }
+                Err(error) if is_elsewhere(&error) => has_moved = true,
+                Err(error) => return Err(error),
+            }
+        }
+        let got = match got {
+            Ok(Value::Int(got)) => usize::try_from(got).unwrap_or_default(),
+            // A replica by now, which has none of its own.
+            Err(_) if has_moved => 0,
+            Err(error) => return Err(self.connection.meaning(&error)),
+            Ok(_) => return Err(garbled("ack")),
+        };
+        let mut has = has.into_iter();
         Ok(all
             .iter()
             .map(|written| {
                 let mut has_them = true;
                 // All of its own, so that the next one begins with its own.
-                found.by_ref().take(written.len()).for_each(|has| has_them &= has);
-                self.judge(has_them, usize::try_from(got).unwrap_or_default())
+                has.by_ref().take(written.len()).for_each(|has| has_them &= has);
+                self.judge(has_them, got)
             })
             .collect())
     }
@@ -224,6 +262,17 @@ impl Drop for Asking {
         };
         drop(abandoned);
     }
+}
+
+/// Whether the node sends to another one of its cluster.
+#[cfg(feature = "cluster")]
+fn is_elsewhere(error: &StoreError) -> bool {
+    error.detour.is_some()
+}
+
+#[cfg(not(feature = "cluster"))]
+fn is_elsewhere(_: &StoreError) -> bool {
+    false
 }
 
 fn unavailable(text: String) -> StoreError {

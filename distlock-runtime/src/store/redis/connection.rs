@@ -188,12 +188,6 @@ impl Connection {
         })
     }
 
-    /// [`send_each`](Self::send_each), where an error among the answers is the error of all.
-    pub(super) async fn send_all(&self, commands: &Pipeline, limit: Duration) -> Result<Vec<Value>, StoreError> {
-        let answers = self.send_each(commands, limit).await?;
-        answers.into_iter().collect::<Result<_, _>>().map_err(|error| self.named(classify(&error)))
-    }
-
     async fn last_of(&self, packet: Packet<'_>, limit: Duration) -> Result<Value, Refusal> {
         match self.exchange(packet, limit).await?.pop() {
             Some(answer) => answer.map_err(|error| match error.into() {
@@ -234,6 +228,11 @@ impl Connection {
 
     fn too_few(&self) -> StoreError {
         StoreError::unanswered(format!("{} gave too few answers", self.address()))
+    }
+
+    /// What an error among the answers of [`send_each`](Self::send_each) means.
+    pub(super) fn meaning(&self, error: &RedisError) -> StoreError {
+        self.named(classify(error))
     }
 
     /// Who must change something has to know where.

@@ -46,6 +46,8 @@ use super::{
     StoreError, Token,
 };
 use crate::key::{LockName, Names};
+#[cfg(feature = "cluster")]
+use crate::slot::slot_of;
 
 /// Bounds of the pause between two looks at a key that another process holds, where the server tells nobody of anything.
 const POLL: std::ops::Range<u64> = 20..250;
@@ -138,9 +140,17 @@ impl RedisStore {
 
     /// A store on one node of a cluster, connecting to nothing. Its waiters listen beside its commands.
     #[cfg(feature = "cluster")]
-    fn member(target: Target, connect_timeout: Duration, response_timeout: Duration, ears: Arc<Ears>) -> Self {
+    fn member(
+        target: Target,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+        ears: Arc<Ears>,
+        replica_acks: Option<(usize, Duration)>,
+    ) -> Self {
         let connection = |ears| Connection::new(target.clone(), connect_timeout, response_timeout, ears);
+        let acks = |(replicas, limit)| Acks::new(replicas, limit, response_timeout, Some(slot_of), || connection(None));
         Self {
+            acks: replica_acks.map(acks),
             front: Arc::new(connection(None)),
             back: connection(None),
             listener: Arc::new(connection(Some(ears.clone()))),
@@ -148,7 +158,6 @@ impl RedisStore {
             takes: Arc::default(),
             releases: Arc::default(),
             first_reading: doctor::FirstReading::default(),
-            acks: None,
             response_timeout,
         }
     }
@@ -165,7 +174,7 @@ impl RedisStore {
 
     /// The same store, where so many replicas must have a lock or a renewal within `limit`, or it does not count.
     pub(crate) fn acknowledged(mut self, replicas: usize, limit: Duration) -> Self {
-        self.acks = Some(Acks::new(replicas, limit, self.response_timeout, || self.front.sibling()));
+        self.acks = Some(Acks::new(replicas, limit, self.response_timeout, None, || self.front.sibling()));
         self
     }
 
@@ -183,11 +192,26 @@ impl RedisStore {
 
     async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
         let begun = Instant::now();
-        let acquired = self.acquire_here(request, limit).await?;
+        let acquired = self.acquire_here(request, self.own_share(limit)).await?;
+        self.acknowledge(request, acquired, limit.saturating_sub(begun.elapsed())).await
+    }
+
+    /// What of a limit the server itself has; the rest is for its replicas.
+    fn own_share(&self, limit: Duration) -> Duration {
+        if self.acks.is_some() { limit.min(self.response_timeout) } else { limit }
+    }
+
+    /// A grant counts once the replicas have it, where they are to.
+    async fn acknowledge(
+        &self,
+        request: &Acquire,
+        acquired: Acquired,
+        limit: Duration,
+    ) -> Result<Acquired, StoreError> {
         let (Some(acks), Acquired::Granted { .. }) = (&self.acks, &acquired) else { return Ok(acquired) };
         let (token, expiry) = (request.token, request.expiry);
         let written = request.names.iter().map(|name| Renewal { wire: name.wire.clone(), token, expiry }).collect();
-        match acks.confirm(written, Lane::Awaited, limit.saturating_sub(begun.elapsed())).await {
+        match acks.confirm(written, Lane::Awaited, limit).await {
             Ok(()) => Ok(acquired),
             Err(error) if error.kind.is_outage() => Ok(Acquired::Unacknowledged(error.text)),
             // The key was taken all the same.
@@ -241,7 +265,18 @@ impl RedisStore {
 
     async fn renew(&self, batch: &[Renewal], lane: Lane, limit: Duration) -> Result<Vec<Renewed>, StoreError> {
         let begun = Instant::now();
-        let mut answers = self.renew_here(batch, Form::Known, lane, limit).await?;
+        let answers = self.renew_here(batch, Form::Known, lane, self.own_share(limit)).await?;
+        self.acknowledge_renewals(batch, answers, lane, limit.saturating_sub(begun.elapsed())).await
+    }
+
+    /// Renewals count once the replicas have them, where they are to.
+    async fn acknowledge_renewals(
+        &self,
+        batch: &[Renewal],
+        mut answers: Vec<Renewed>,
+        lane: Lane,
+        limit: Duration,
+    ) -> Result<Vec<Renewed>, StoreError> {
         let Some(acks) = &self.acks else { return Ok(answers) };
         let renewed = |(renewal, answer): (&Renewal, &Renewed)| (*answer == Renewed::Yes).then(|| renewal.clone());
         let written: Box<[_]> = batch.iter().zip(&answers).filter_map(renewed).collect();
@@ -249,7 +284,7 @@ impl RedisStore {
         if written.is_empty() {
             return Ok(answers);
         }
-        match acks.confirm(written, lane, limit.saturating_sub(begun.elapsed())).await {
+        match acks.confirm(written, lane, limit).await {
             Ok(()) => {}
             Err(error) if only_renewed => return Err(error),
             // What is lost is told all the same.

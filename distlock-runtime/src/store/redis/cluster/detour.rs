@@ -164,7 +164,7 @@ mod tests {
         const SECOND: Duration = Duration::from_secs(1);
         // Nobody is there, and nobody needs to be.
         let seeds = Seeds::read("redis://127.0.0.1:1", Access::default()).unwrap();
-        let topology = Arc::new(Topology::new(seeds, SECOND, SECOND, Arc::default()));
+        let topology = Arc::new(Topology::new(seeds, SECOND, SECOND, None, Arc::default()));
         let node = topology.nodes(Duration::ZERO).await.remove(0);
         let mut way = Way::new(&topology, 7, Lane::Awaited, SECOND * 60);
         let leg = Leg { node, asking: false, limit: SECOND };

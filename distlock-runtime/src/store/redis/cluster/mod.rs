@@ -53,9 +53,10 @@ impl ClusterStore {
         access: Access,
         connect_timeout: Duration,
         response_timeout: Duration,
+        replica_acks: Option<(usize, Duration)>,
     ) -> Result<Self, StoreError> {
-        let ears = Arc::<Ears>::default();
-        let topology = Topology::new(Seeds::read(url, access)?, connect_timeout, response_timeout, ears.clone());
+        let (seeds, ears) = (Seeds::read(url, access)?, Arc::<Ears>::default());
+        let topology = Topology::new(seeds, connect_timeout, response_timeout, replica_acks, ears.clone());
         Ok(Self { topology: Arc::new(topology), ears, response_timeout })
     }
 
@@ -65,11 +66,13 @@ impl ClusterStore {
     }
 
     async fn acquire(&self, request: &Acquire, limit: Duration) -> Result<Acquired, StoreError> {
-        let mut way = Way::new(&self.topology, slot(&request.names), Lane::Awaited, limit);
+        let begun = Instant::now();
+        let mut way = Way::new(&self.topology, slot(&request.names), Lane::Awaited, self.topology.own_share(limit));
         loop {
             let leg = way.next().await?;
-            match leg.node.store.acquire_alone(request, leg.limit).await {
-                Ok(answer) => return Ok(answer),
+            let store = &leg.node.store;
+            match store.acquire_alone(request, leg.limit).await {
+                Ok(answer) => return store.acknowledge(request, answer, limit.saturating_sub(begun.elapsed())).await,
                 Err(error) => way.turn_with_several(&leg, error).await?,
             }
         }

@@ -64,14 +64,14 @@ pub(super) async fn renew(
     let mut answers = vec![None; batch.len()];
     let mut astray = JoinSet::new();
     for (node, parts) in packets {
-        let answered = match send(topology, &node, parts, lane, left()).await {
+        let answered = match send(topology, &node, parts, lane, topology.own_share(left())).await {
             Ok(answered) => answered,
             Err(error) => {
                 failed.note(error)?;
                 continue;
             }
         };
-        for (part, answer) in answered {
+        for (part, answer) in acknowledge(&node, answered, lane, left()).await {
             match answer {
                 Sent::Answered(own) => {
                     part.places.iter().zip(own).for_each(|(place, answer)| answers[*place] = Some(answer));
@@ -173,6 +173,35 @@ async fn send(
     Ok(answered)
 }
 
+/// What a node has renewed counts once its replicas have it, where they are to.
+async fn acknowledge(node: &Node, sent: Vec<(Part, Sent)>, lane: Lane, limit: Duration) -> Vec<(Part, Sent)> {
+    let (mut renewals, mut answers) = (Vec::new(), Vec::new());
+    for (part, sent) in &sent {
+        if let Sent::Answered(own) = sent {
+            renewals.extend_from_slice(&part.renewals);
+            answers.extend_from_slice(own);
+        }
+    }
+    match node.store.acknowledge_renewals(&renewals, answers, lane, limit).await {
+        Ok(answers) => {
+            let mut rest = answers.into_iter();
+            let told = |sent| match sent {
+                Sent::Answered(own) => Sent::Answered(rest.by_ref().take(own.len()).collect()),
+                other => other,
+            };
+            let (parts, sent): (Vec<_>, Vec<_>) = sent.into_iter().unzip();
+            parts.into_iter().zip(sent.into_iter().map(told)).collect()
+        }
+        Err(error) => sent
+            .into_iter()
+            .map(|(part, sent)| match sent {
+                Sent::Answered(_) => (part, Sent::Failed(error.clone())),
+                other => (part, other),
+            })
+            .collect(),
+    }
+}
+
 /// Renews a part that was not where it was looked for.
 async fn find(
     topology: Arc<Topology>,
@@ -195,13 +224,16 @@ async fn renew_in_slot(
     let begun = Instant::now();
     let Some(first) = renewals.first() else { return Ok(Vec::new()) };
     let slot = slot_of(&first.wire);
-    let mut way = Way::new(topology, slot, lane, limit);
+    let mut way = Way::new(topology, slot, lane, topology.own_share(limit));
     loop {
         let leg = way.next().await?;
         let Leg { node, asking, limit: left } = &leg;
         let form = if *asking { Form::Asking } else { Form::Known };
         let error = match node.store.renew_here(renewals, form, lane, *left).await {
-            Ok(answers) => return Ok(answers),
+            Ok(answers) => {
+                let left = limit.saturating_sub(begun.elapsed());
+                return node.store.acknowledge_renewals(renewals, answers, lane, left).await;
+            }
             Err(error) => error,
         };
         if error.detour.is_some() {

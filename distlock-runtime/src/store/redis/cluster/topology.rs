@@ -50,6 +50,8 @@ pub(super) struct Topology {
     seeds: Seeds,
     connect_timeout: Duration,
     response_timeout: Duration,
+    /// How many of a node's replicas must have a lock, and how long they may take.
+    replica_acks: Option<(usize, Duration)>,
     ears: Arc<Ears>,
     state: Mutex<State>,
     /// Questions for the map from the users' runtimes, and from the manager's thread: none waits for the other.
@@ -83,7 +85,13 @@ struct Question {
 }
 
 impl Topology {
-    pub(super) fn new(seeds: Seeds, connect_timeout: Duration, response_timeout: Duration, ears: Arc<Ears>) -> Self {
+    pub(super) fn new(
+        seeds: Seeds,
+        connect_timeout: Duration,
+        response_timeout: Duration,
+        replica_acks: Option<(usize, Duration)>,
+        ears: Arc<Ears>,
+    ) -> Self {
         let state = State {
             nodes: BTreeMap::new(),
             primaries: Vec::new(),
@@ -95,7 +103,13 @@ impl Topology {
             troubled: BTreeMap::new(),
         };
         let state = Mutex::new(state);
-        Self { seeds, connect_timeout, response_timeout, ears, state, front: Mutex::default(), back: Mutex::default() }
+        let (front, back) = <(Mutex<_>, Mutex<_>)>::default();
+        Self { seeds, connect_timeout, response_timeout, replica_acks, ears, state, front, back }
+    }
+
+    /// What of a limit the nodes themselves have; the rest is for their replicas.
+    pub(super) fn own_share(&self, limit: Duration) -> Duration {
+        if self.replica_acks.is_some() { limit.min(self.response_timeout) } else { limit }
     }
 
     /// Learns the map, and begins to connect to the nodes in it.
@@ -310,7 +324,9 @@ impl Topology {
         let known = state.nodes.entry(address.clone());
         let node = known.or_insert_with(|| {
             let target = self.seeds.node(address);
-            let store = RedisStore::member(target, self.connect_timeout, self.response_timeout, self.ears.clone());
+            let (connect_timeout, response_timeout) = (self.connect_timeout, self.response_timeout);
+            let store =
+                RedisStore::member(target, connect_timeout, response_timeout, self.ears.clone(), self.replica_acks);
             Arc::new(Member { address: address.clone(), store })
         });
         node.clone()

@@ -147,7 +147,17 @@ impl<L> Lease<L> {
         let sent_at = inner.clock.now();
         self.seen.grant.may_live_for(ttl);
         let renewals: Vec<_> = self.seen.grant.renewals(ttl).collect();
-        let answers = inner.store.renew(&renewals, Lane::Awaited, inner.try_limit).await?;
+        let answers = match inner.store.renew(&renewals, Lane::Awaited, inner.try_limit).await {
+            // A connection that broke while nobody used it is found out by the first command; the next one gets another.
+            Err(error) if error.kind.is_outage() => {
+                let left = inner.try_limit.saturating_sub(inner.clock.now().since(sent_at));
+                if left.is_zero() {
+                    return Err(error.into());
+                }
+                inner.store.renew(&renewals, Lane::Awaited, left).await?
+            }
+            answers => answers?,
+        };
         let decided = self.seen.grant.renewed(&answers, sent_at, ttl);
         self.ensure_held()?;
         if decided {

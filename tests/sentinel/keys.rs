@@ -1,16 +1,10 @@
 //! What becomes of those who hold a lock through a failover.
 
 use distlock::{LockError, LockManager, LossCause};
-use distlock_testkit::{Server, sentinels_or_skip};
+use distlock_testkit::sentinels_or_skip;
 
-use crate::failover::failovers;
+use crate::failover::{cut_off_replicas, failovers};
 use crate::{ms, timed};
-
-/// From now on nothing reaches the replicas: a lock taken now does not survive.
-fn cut_off_replicas(primary: &Server) {
-    primary.command(&["CONFIG", "SET", "requirepass", "unknown"]).unwrap();
-    primary.command(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
-}
 
 #[tokio::test]
 async fn a_lease_whose_key_survives_goes_on() {

@@ -33,15 +33,19 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Callers of several managers on the same keys, each with a short wait.
+    /// Callers of several managers on the same keys, each with a short wait, and one of each manager that asks for keys which
+    /// nobody has had before: those are free on a new primary whatever it has inherited.
     pub(crate) async fn start(url: &str) -> Self {
         let (stop, told) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let mut tasks = Vec::new();
-        for _ in 0..MANAGERS {
+        for manager in 0..MANAGERS {
             let locks = LockManager::connect(url).await.unwrap();
             for key in 0..KEYS {
-                tasks.push(tokio::spawn(ask(locks.clone(), format!("load:{key}"), stop.clone(), Arc::clone(&told))));
+                let key = move |_| format!("load:{key}");
+                tasks.push(tokio::spawn(ask(locks.clone(), key, stop.clone(), Arc::clone(&told))));
             }
+            let fresh = move |call| format!("fresh:{manager}:{call}");
+            tasks.push(tokio::spawn(ask(locks, fresh, stop.clone(), Arc::clone(&told))));
         }
         Self { stop, told, tasks }
     }
@@ -64,14 +68,22 @@ impl Load {
     }
 }
 
-async fn ask(locks: LockManager, key: String, stop: Arc<AtomicBool>, told: Arc<Mutex<Vec<(Instant, Told)>>>) {
-    while !stop.load(Ordering::Relaxed) {
+async fn ask(
+    locks: LockManager,
+    key: impl Fn(u64) -> String,
+    stop: Arc<AtomicBool>,
+    told: Arc<Mutex<Vec<(Instant, Told)>>>,
+) {
+    for call in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let mut entered = None;
         let body = async |_: &distlock::Lease| {
             entered = Some(Instant::now());
             tokio::time::sleep(ms(2)).await;
         };
-        let outcome = locks.lock(&*key).ttl(TTL).wait(ms(800)).run(body).await;
+        let outcome = locks.lock(key(call)).ttl(TTL).wait(ms(800)).run(body).await;
         let what = match outcome {
             Ok(()) => Told::In,
             Err(LockError::Unavailable(_)) => Told::Unavailable,

@@ -170,7 +170,7 @@ impl Busy {
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is held by ", short(&self.0.key))?;
+        write!(f, "`{}` is held by ", cut(&self.0.key, 40))?;
         match &self.0.holder {
             Some(holder) => write!(f, "{holder}")?,
             None => f.write_str("somebody else")?,
@@ -178,7 +178,7 @@ impl fmt::Display for Busy {
         if let Some(held_for) = self.0.held_for {
             write!(f, " for {}", brief(held_for))?;
         }
-        write!(f, "; waited {}, try again later or give the call a longer `wait`", brief(self.0.waited))
+        write!(f, "; waited {}, try later or give a longer `wait`", brief(self.0.waited))
     }
 }
 
@@ -198,11 +198,12 @@ pub struct Holder {
     pid: u32,
     function: Box<str>,
     since: SystemTime,
+    fencing_token: Option<u64>,
 }
 
 impl Holder {
-    pub(crate) fn new(host: &str, pid: u32, function: &str, since: SystemTime) -> Self {
-        Self { host: host.into(), pid, function: function.into(), since }
+    pub(crate) fn new(host: &str, pid: u32, function: &str, since: SystemTime, fencing_token: Option<u64>) -> Self {
+        Self { host: host.into(), pid, function: function.into(), since, fencing_token }
     }
 
     /// Name of the holder's machine.
@@ -224,11 +225,22 @@ impl Holder {
     pub fn since(&self) -> SystemTime {
         self.since
     }
+
+    /// The lease's [fencing token](crate::Lease::fencing_token): what the resource has seen if the holder was there. `None`
+    /// if one of several keys that a task of this process holds together is in the way. Where the key was handed on inside
+    /// another process, it is that of the first of those leases, as all of this is.
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.fencing_token
+    }
 }
 
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{} ({})", short(&self.host), self.pid, short(&self.function))
+        // Of a path the end says most.
+        let chars = self.function.chars().count();
+        let skipped = self.function.char_indices().nth(chars.saturating_sub(36)).map_or(0, |(at, _)| at);
+        let more = if skipped > 0 { "…" } else { "" };
+        write!(f, "{}/{} ({more}{})", cut(&self.host, 24), self.pid, cut(&self.function[skipped..], 36))
     }
 }
 
@@ -499,26 +511,33 @@ impl fmt::Display for Closed {
 /// The longest piece of a key or name that an error text repeats.
 const SHOWN: usize = 64;
 
-/// `text`, cut at [`SHOWN`] characters and with control characters escaped, so that a hostile key cannot flood or forge a log line.
+/// `text`, cut at [`SHOWN`] characters.
 fn short(text: &str) -> impl fmt::Display + '_ {
-    struct Short<'a>(&'a str);
-    impl fmt::Display for Short<'_> {
+    cut(text, SHOWN)
+}
+
+/// `text`, cut at so many characters and with control characters escaped, so that a hostile key cannot flood or forge a log
+/// line.
+fn cut(text: &str, most: usize) -> impl fmt::Display + '_ {
+    struct Cut<'a>(&'a str, usize);
+    impl fmt::Display for Cut<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            let mut chars = self.0.chars();
-            for c in chars.by_ref().take(SHOWN) {
+            let mut left = self.1;
+            for c in self.0.chars() {
+                let shown = c.escape_default();
+                let width = if c.is_control() { shown.len() } else { 1 };
+                let Some(rest) = left.checked_sub(width) else { return f.write_str("…") };
+                left = rest;
                 if c.is_control() {
-                    write!(f, "{}", c.escape_default())?;
+                    write!(f, "{shown}")?;
                 } else {
                     write!(f, "{c}")?;
                 }
             }
-            if chars.next().is_some() {
-                f.write_str("…")?;
-            }
             Ok(())
         }
     }
-    Short(text)
+    Cut(text, most)
 }
 
 /// A duration as a person reads it: whole milliseconds below ten seconds, tenths of a second above.
@@ -549,13 +568,15 @@ mod tests {
 
     #[test]
     fn a_hostile_key_neither_floods_nor_forges_a_text() {
-        let key: Arc<str> = format!("a\nb{}", "x".repeat(10_000)).into();
-        let host = "h".repeat(1_000);
-        let holder = Holder::new(&host, 7, "shop::claim", SystemTime::UNIX_EPOCH);
-        let occupant = Occupant { holder: Some(holder), retry_after: None, held_for: Some(Duration::from_secs(3)) };
-        let text = Busy::new(key, occupant, Duration::from_millis(300)).to_string();
-        assert!(text.chars().count() <= 300, "{} characters: {text}", text.chars().count());
-        assert!(!text.contains('\n'));
+        let (host, function) = ("h".repeat(1_000), format!("{}::claim", "m".repeat(1_000)));
+        for key in [format!("a\nb{}", "x".repeat(10_000)), "\u{9f}".repeat(10_000)] {
+            let holder = Holder::new(&host, u32::MAX, &function, SystemTime::UNIX_EPOCH, None);
+            let held_for = Some(Duration::from_secs(1_000_000));
+            let occupant = Occupant { holder: Some(holder), retry_after: None, held_for };
+            let text = Busy::new(key.into(), occupant, Duration::from_secs(1_000)).to_string();
+            assert!(text.chars().count() <= 200, "{} characters: {text}", text.chars().count());
+            assert!(!text.chars().any(char::is_control) && text.contains("::claim)"), "{text}");
+        }
     }
 
     #[test]

@@ -275,10 +275,11 @@ impl Grant {
     pub(crate) fn occupant(&self) -> Occupant {
         let held_for = self.held_for();
         let (host, pid) = self.inner.process.rsplit_once('/').unwrap_or((&self.inner.process, ""));
+        let fencing_token = (self.names.len() == 1).then_some(self.fencing_tokens.first);
         // The wall clock serves the reader's eye alone.
         let since = SystemTime::now().checked_sub(held_for).unwrap_or(SystemTime::UNIX_EPOCH);
         Occupant {
-            holder: Some(Holder::new(host, pid.parse().unwrap_or_default(), &self.function, since)),
+            holder: Some(Holder::new(host, pid.parse().unwrap_or_default(), &self.function, since, fencing_token)),
             retry_after: Some(self.remaining()),
             held_for: Some(held_for),
         }

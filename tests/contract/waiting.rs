@@ -39,7 +39,7 @@ async fn a_wait_ends_when_its_budget_does_and_says_who_holds_the_key() {
     assert_eq!(busy.held_for(), Some(ms(300)));
     assert!(busy.retry_after().is_some());
     let holder = busy.holder().unwrap();
-    assert_eq!(holder.pid(), std::process::id());
+    assert_eq!((holder.pid(), holder.fencing_token()), (std::process::id(), Some(held.fencing_token())));
     assert!(holder.function().contains("waiting.rs"), "{holder}");
     drop(held);
 }

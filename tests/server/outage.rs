@@ -46,6 +46,43 @@ async fn calls_during_an_outage_fail_within_their_budget_and_the_first_one_after
     assert!(took < ms(1000), "{took:?}");
 }
 
+/// With leases to renew beside the calls, which is another connection.
+#[tokio::test]
+async fn a_server_that_is_down_is_not_stormed() {
+    let server = server_or_skip!();
+    let locks = manager(&server).await;
+    let held = locks.lock("held").ttl(ms(6000)).acquire().await.unwrap();
+    server.kill().unwrap();
+    let stand_in = std::net::TcpListener::bind(("127.0.0.1", server.port())).unwrap();
+    let attempts = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = attempts.clone();
+    // Takes connections, and closes them.
+    std::thread::spawn(move || {
+        for connection in stand_in.incoming() {
+            drop(connection);
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    let begun = std::time::Instant::now();
+    let mut calls = Vec::new();
+    for number in 0..20 {
+        let locks = locks.clone();
+        calls.push(tokio::spawn(async move {
+            while begun.elapsed() < ms(3000) {
+                let refused = locks.lock(format!("k{number}")).wait(ms(300)).acquire().await.unwrap_err();
+                assert!(matches!(refused, LockError::Unavailable(_)), "{refused}");
+            }
+        }));
+    }
+    for call in calls {
+        call.await.unwrap();
+    }
+    let (attempts, tenths) = (attempts.load(std::sync::atomic::Ordering::Relaxed), begun.elapsed().as_millis() / 100);
+    // Both connections found out at the same time.
+    assert!(attempts >= 10 && u128::from(attempts) <= tenths + 2, "{attempts} in {tenths} tenths of a second");
+    drop(held);
+}
+
 #[tokio::test]
 async fn a_key_whose_release_is_not_answered_is_an_outage_and_not_busy_for_the_next_task() {
     let server = server_or_skip!();

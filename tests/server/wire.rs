@@ -66,6 +66,7 @@ async fn a_call_that_found_the_key_taken_sends_no_release() {
     let mut log = server.monitor().unwrap();
     let LockError::Busy(busy) = a.lock("k").acquire().await.unwrap_err() else { panic!() };
     assert!(busy.holder().unwrap().function().contains("wire.rs"));
+    assert_eq!(busy.holder().unwrap().fencing_token(), Some(held.fencing_token()));
     assert!(busy.held_for().is_some() && busy.retry_after().unwrap() > ms(25_000));
     assert_eq!(log.sent().unwrap().len(), 1);
     assert_eq!(held.release().await.unwrap(), Release::Released);

@@ -146,7 +146,7 @@ impl State {
             return own.fencing_token;
         }
         let fencing_token = self.next_fencing_token();
-        let holder = described(&request.holder.to_string());
+        let holder = described(&request.holder.to_string(), fencing_token);
         let entry = Entry { token: Some(request.token), fencing_token, expires, since: now, holder };
         self.keys.insert(wire.clone(), entry);
         fencing_token
@@ -171,10 +171,10 @@ impl State {
 }
 
 /// Reads back `<host>/<pid> <function>`.
-fn described(text: &str) -> Holder {
+fn described(text: &str, fencing_token: u64) -> Holder {
     let (place, function) = text.split_once(' ').unwrap_or((text, "-"));
     let (host, pid) = place.rsplit_once('/').unwrap_or((place, "0"));
-    Holder::new(host, pid.parse().unwrap_or(0), function, SystemTime::now())
+    Holder::new(host, pid.parse().unwrap_or(0), function, SystemTime::now(), Some(fencing_token))
 }
 
 impl LockStore for MemoryStore {

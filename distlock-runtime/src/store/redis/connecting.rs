@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::answers::{classify, refuses_login};
-use super::connection::Live;
+use super::connection::{Live, Refused};
 use super::listening;
 use super::target::{Failure, Target};
 use crate::store::ears::Ears;
@@ -25,7 +25,7 @@ pub(super) struct Progress {
 #[derive(Clone, Debug)]
 pub(super) enum Ended {
     Connected(Live),
-    Failed(Instant, StoreError),
+    Failed(StoreError),
     /// Its runtime ended first.
     Abandoned(StoreError),
 }
@@ -49,7 +49,7 @@ impl Progress {
             told.as_mut().enable();
             match self.peek() {
                 Some(Ended::Connected(live)) => return Ok(live),
-                Some(Ended::Failed(_, error) | Ended::Abandoned(error)) => return Err(error),
+                Some(Ended::Failed(error) | Ended::Abandoned(error)) => return Err(error),
                 None => told.await,
             }
         }
@@ -60,11 +60,14 @@ impl Progress {
 struct Abandoned {
     progress: Arc<Progress>,
     address: String,
+    refusal: Arc<Refused>,
 }
 
 impl Drop for Abandoned {
     fn drop(&mut self) {
         self.progress.end(|| {
+            // Nobody was refused, so there is nobody to be spared.
+            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
             let text = format!("the connection to {} was given up while it was made", self.address);
             Ended::Abandoned(StoreError::new(StoreErrorKind::Unavailable, text))
         });
@@ -77,18 +80,20 @@ pub(super) struct Attempt {
     pub(super) limit: Duration,
     pub(super) address: String,
     pub(super) ears: Option<Arc<Ears>>,
+    /// Told how it ends.
+    pub(super) refusal: Arc<Refused>,
 }
 
 impl Attempt {
     /// Begins it in a task of its own, so that a caller that gives up does not spoil it for the others.
     pub(super) fn start(self, progress: Arc<Progress>) {
-        let abandoned = Abandoned { progress, address: self.address.clone() };
+        let refusal = self.refusal.clone();
+        let abandoned = Abandoned { progress, address: self.address.clone(), refusal: refusal.clone() };
         tokio::spawn(async move {
-            let ended = match self.run().await {
-                Ok(live) => Ended::Connected(live),
-                Err(error) => Ended::Failed(Instant::now(), error),
-            };
-            abandoned.progress.end(|| ended);
+            let ended = self.run().await;
+            let failed = ended.as_ref().err().map(|error| (Instant::now(), error.clone()));
+            *refusal.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+            abandoned.progress.end(|| ended.map_or_else(Ended::Failed, Ended::Connected));
         });
     }
 

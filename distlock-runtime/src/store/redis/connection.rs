@@ -21,7 +21,7 @@ use crate::events;
 use crate::store::ears::Ears;
 use crate::store::{StoreError, StoreErrorKind};
 
-/// The least time between two connection attempts after a failed one.
+/// The least time between two connection attempts after a failed one, by any of the connections to one place.
 const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection that owes answers counts as frozen once this many waits for them were in vain and the first of them
@@ -42,8 +42,13 @@ pub(crate) struct Connection {
     response_timeout: Duration,
     /// Who is told of what the server sends unasked, and on which channel.
     told: Option<Told>,
+    refusal: Arc<Refused>,
     slot: Mutex<Slot>,
 }
+
+/// When an attempt to connect to a place failed last, or one has begun since, and why it failed. Nothing while they
+/// succeed.
+pub(super) type Refused = Mutex<Option<(Instant, StoreError)>>;
 
 #[derive(Clone, Debug)]
 struct Told {
@@ -60,7 +65,7 @@ struct Slot {
 
 #[derive(Debug)]
 enum State {
-    Idle { failed: Option<(Instant, StoreError)> },
+    Idle,
     Connecting { since: Instant, progress: Arc<Progress> },
     Connected { live: Live, silence: Option<Silence> },
 }
@@ -94,9 +99,16 @@ impl Connection {
         response_timeout: Duration,
         ears: Option<Arc<Ears>>,
     ) -> Self {
-        let slot = Slot { state: State::Idle { failed: None }, retired: None };
+        let slot = Slot { state: State::Idle, retired: None };
         let told = ears.map(|ears| Told { ears, channel: listening::channel() });
-        Self { target, connect_timeout, response_timeout, told, slot: Mutex::new(slot) }
+        let refusal = Arc::default();
+        Self { target, connect_timeout, response_timeout, told, refusal, slot: Mutex::new(slot) }
+    }
+
+    /// Another connection to the same place.
+    pub(super) fn beside(&self, ears: Option<Arc<Ears>>) -> Self {
+        let new = Self::new(self.target.clone(), self.connect_timeout, self.response_timeout, ears);
+        Self { refusal: self.refusal.clone(), ..new }
     }
 
     /// Whether the connection that stands now can be told of anything.
@@ -240,11 +252,6 @@ impl Connection {
         if error.kind == StoreErrorKind::Permission { error.at(&self.address()) } else { error }
     }
 
-    /// Another connection to the same place, which is told of nothing.
-    pub(super) fn sibling(&self) -> Self {
-        Self::new(self.target.clone(), self.connect_timeout, self.response_timeout, None)
-    }
-
     /// Sends the command on the last frozen connection as well, if there is one, behind what was sent there before. A
     /// server that thaws executes what it has buffered, even from a connection that nobody holds any more.
     pub(crate) fn send_on_retired(&self, command: &Cmd) {
@@ -288,14 +295,23 @@ impl Connection {
         match &slot.state {
             State::Connected { live, .. } => return Step::Connected(live.clone()),
             State::Connecting { progress, .. } => return Step::Connecting(progress.clone()),
-            State::Idle { failed: Some((at, error)) } if at.elapsed() < CONNECT_PAUSE => {
+            State::Idle => {}
+        }
+        if let Some((at, error)) = &mut *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) {
+            if at.elapsed() < CONNECT_PAUSE {
                 return Step::Refused(error.clone());
             }
-            State::Idle { .. } => {}
+            *at = Instant::now();
         }
         let ears = self.told.as_ref().map(|told| told.ears.clone());
-        let attempt =
-            Attempt { target: self.target.clone(), limit: self.connect_timeout, address: self.address(), ears };
+        let refusal = self.refusal.clone();
+        let attempt = Attempt {
+            target: self.target.clone(),
+            limit: self.connect_timeout,
+            address: self.address(),
+            ears,
+            refusal,
+        };
         let progress = Arc::<Progress>::default();
         slot.state = State::Connecting { since: Instant::now(), progress: progress.clone() };
         // Not under the lock: a runtime that has ended drops the task at once.
@@ -309,12 +325,8 @@ impl Connection {
         let State::Connecting { since, progress } = state else { return };
         match progress.peek() {
             Some(Ended::Connected(live)) => *state = State::Connected { live, silence: None },
-            Some(Ended::Failed(at, error)) => *state = State::Idle { failed: Some((at, error)) },
-            // Nobody was refused, so there is nobody to be spared.
-            Some(Ended::Abandoned(_)) => *state = State::Idle { failed: None },
-            None if since.elapsed() > self.connect_timeout.saturating_add(ATTEMPT_MARGIN) => {
-                *state = State::Idle { failed: None };
-            }
+            Some(Ended::Failed(_) | Ended::Abandoned(_)) => *state = State::Idle,
+            None if since.elapsed() > self.connect_timeout.saturating_add(ATTEMPT_MARGIN) => *state = State::Idle,
             None => {}
         }
     }
@@ -328,7 +340,7 @@ impl Connection {
         {
             *silence = None;
             if broken {
-                slot.state = State::Idle { failed: None };
+                slot.state = State::Idle;
             }
         }
     }
@@ -343,7 +355,7 @@ impl Connection {
             if silence.waits >= FROZEN_AFTER && silence.since.elapsed() >= self.response_timeout / 2 {
                 let frozen = live.clone();
                 slot.retired = Some((Instant::now(), frozen));
-                slot.state = State::Idle { failed: None };
+                slot.state = State::Idle;
             }
         }
     }

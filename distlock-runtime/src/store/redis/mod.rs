@@ -109,12 +109,11 @@ impl RedisStore {
         connect_timeout: Duration,
         response_timeout: Duration,
     ) -> Self {
-        let connection = |target, ears| Connection::new(target, connect_timeout, response_timeout, ears);
-        let front = Arc::new(connection(target.clone(), Some(ears.clone())));
+        let front = Arc::new(Connection::new(target, connect_timeout, response_timeout, Some(ears.clone())));
         Self {
             listener: front.clone(),
+            back: front.beside(None),
             front,
-            back: connection(target, None),
             ears,
             takes: Arc::default(),
             releases: Arc::default(),
@@ -147,13 +146,14 @@ impl RedisStore {
         ears: Arc<Ears>,
         replica_acks: Option<(usize, Duration)>,
     ) -> Self {
-        let connection = |ears| Connection::new(target.clone(), connect_timeout, response_timeout, ears);
-        let acks = |(replicas, limit)| Acks::new(replicas, limit, response_timeout, Some(slot_of), || connection(None));
+        let front = Arc::new(Connection::new(target, connect_timeout, response_timeout, None));
+        let acks =
+            |(replicas, limit)| Acks::new(replicas, limit, response_timeout, Some(slot_of), || front.beside(None));
         Self {
             acks: replica_acks.map(acks),
-            front: Arc::new(connection(None)),
-            back: connection(None),
-            listener: Arc::new(connection(Some(ears.clone()))),
+            back: front.beside(None),
+            listener: Arc::new(front.beside(Some(ears.clone()))),
+            front,
             ears,
             takes: Arc::default(),
             releases: Arc::default(),
@@ -174,7 +174,7 @@ impl RedisStore {
 
     /// The same store, where so many replicas must have a lock or a renewal within `limit`, or it does not count.
     pub(crate) fn acknowledged(mut self, replicas: usize, limit: Duration) -> Self {
-        self.acks = Some(Acks::new(replicas, limit, self.response_timeout, None, || self.front.sibling()));
+        self.acks = Some(Acks::new(replicas, limit, self.response_timeout, None, || self.front.beside(None)));
         self
     }
 

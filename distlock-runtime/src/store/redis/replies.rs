@@ -68,12 +68,13 @@ pub(super) fn foreign(what: &str) -> &'static str {
 pub(super) fn occupant(value: &str, left_millis: u64, now_micros: u64) -> Occupant {
     let retry_after = Some(Duration::from_millis(left_millis));
     let described = || {
-        let mut words = value.split(' ').skip(2);
+        let mut words = value.split(' ').skip(1);
+        let fencing_token = words.next()?.parse().ok();
         let (host, pid) = words.next()?.rsplit_once('/')?;
         let (function, since) = (words.next()?, words.next()?.parse::<u64>().ok()?);
         let held_for = Duration::from_micros(now_micros.saturating_sub(since));
         let since = UNIX_EPOCH.checked_add(Duration::from_micros(since))?;
-        Some((Holder::new(host, pid.parse().ok()?, function, since), held_for))
+        Some((Holder::new(host, pid.parse().ok()?, function, since, fencing_token), held_for))
     };
     match described() {
         Some((holder, held_for)) => Occupant { holder: Some(holder), retry_after, held_for: Some(held_for) },
@@ -145,6 +146,7 @@ mod tests {
         let described = occupant(value, 1500, 3_000_000);
         let holder = described.holder.unwrap();
         assert_eq!((holder.host(), holder.pid(), holder.function()), ("web-1", 42, "shop::claim"));
+        assert_eq!(holder.fencing_token(), Some(17));
         assert_eq!(described.held_for, Some(Duration::from_secs(2)));
         assert_eq!(described.retry_after, Some(Duration::from_millis(1500)));
         for foreign in ["", "x", "token", "a b c d e f", "1 2 /x f 3", "1 2 h/9 f 99999999999999999999999"] {

@@ -39,6 +39,8 @@
 //! * `tls-rustls`: encrypted connections, with `rediss://`.
 //! * `testing`: managers over in-process streams, for fault tests under paused time.
 //! * `tracing`: sends lost leases, unanswered releases and outages to [`tracing`](https://docs.rs/tracing).
+//!
+//! There are no metrics and no adapters of frameworks yet: annotate the handlers themselves.
 
 pub use distlock_macros::{KeySegment, LockKey, distributed_lock, lock_set};
 pub use distlock_runtime::{

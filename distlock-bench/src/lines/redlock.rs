@@ -12,8 +12,12 @@ use crate::bench::{Bench, micros_of};
 use crate::figures::Sample;
 use crate::report::{Line, Report};
 
-/// How much slower it may become.
+/// How much slower it may become, by the median.
 const LIMIT: f64 = 2.0;
+
+/// And by the slowest in a hundred, beside what a busy machine adds to any of them, in microseconds.
+const SLOWEST_LIMIT: f64 = 3.0;
+const JITTER: f64 = 1000.0;
 
 /// What is the matter with one of the servers.
 #[derive(Clone, Copy)]
@@ -96,13 +100,14 @@ fn one_out_of_order(bench: &Bench, report: &mut Report, count: usize, fault: Fau
     for (what, times) in [("acquire", acquires), ("release", releases)] {
         let [healthy, impaired] = times.map(Sample::new);
         let ratio = impaired.median() / healthy.median();
+        let slowest_holds = impaired.quantile(0.99) <= SLOWEST_LIMIT * healthy.quantile(0.99) + JITTER;
         report.add(Line {
             line: format!("Redlock, one of {count} {}: {what}", fault.name()),
             figure: impaired.median(),
             unit: "us",
             ratio: Some(ratio),
-            target: "<= 2x healthy".to_owned(),
-            holds: Some(ratio <= LIMIT),
+            target: "<= 2x healthy; p99 <= 3x + 1 ms".to_owned(),
+            holds: Some(ratio <= LIMIT && slowest_holds),
             note: format!(
                 "healthy {:.1} us; p99 {:.1} us against {:.1} us; worst {:.1} us against {:.1} us",
                 healthy.median(),

@@ -1,10 +1,14 @@
 //! Certificates of a test's own: an authority that nobody else trusts, and what it has signed.
 
 use std::fmt;
+use std::ops::Range;
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 
 use crate::{Error, Result};
+
+/// What a server on this machine goes by.
+const HERE: [&str; 2] = ["127.0.0.1", "localhost"];
 
 /// An authority, a certificate for a server and one for a client. Made anew for each test, in memory.
 #[derive(Clone)]
@@ -28,7 +32,7 @@ impl Certificates {
     ///
     /// [`Error::Io`] when the system gives no randomness.
     pub fn new() -> Result<Self> {
-        Self::for_names(&["127.0.0.1", "localhost"])
+        Self::for_names(&HERE)
     }
 
     /// For a server that goes by these names and addresses.
@@ -37,7 +41,17 @@ impl Certificates {
     ///
     /// As [`new`](Self::new), and for what is no name.
     pub fn for_names(names: &[&str]) -> Result<Self> {
-        make(names).map_err(|error| Error::io("make certificates")(std::io::Error::other(error)))
+        make(names, None)
+    }
+
+    /// For a server as that of [`new`](Self::new), whose certificate counts from the beginning of the one year to that of the
+    /// other, as `2001..2002` for one that has expired. The authority and the client's certificate count now.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn for_years(years: Range<i32>) -> Result<Self> {
+        make(&HERE, Some(years))
     }
 
     /// The certificate of the authority, in PEM.
@@ -65,7 +79,11 @@ impl fmt::Debug for Certificates {
     }
 }
 
-fn make(names: &[&str]) -> Result<Certificates, rcgen::Error> {
+fn make(names: &[&str], years: Option<Range<i32>>) -> Result<Certificates> {
+    sign(names, years).map_err(|error| Error::io("make certificates")(std::io::Error::other(error)))
+}
+
+fn sign(names: &[&str], years: Option<Range<i32>>) -> Result<Certificates, rcgen::Error> {
     // By its name, an authority is taken for another one of the same name.
     let mut authority = named(&[], &format!("distlock test authority {}", fastrand::u64(..)))?;
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -74,9 +92,13 @@ fn make(names: &[&str]) -> Result<Certificates, rcgen::Error> {
         let key = KeyPair::generate()?;
         Ok(Pair { cert: params.signed_by(&key, &authority)?.pem(), key: key.serialize_pem() })
     };
+    let mut server = named(names, "distlock test server")?;
+    if let Some(years) = years {
+        (server.not_before, server.not_after) = (date_time_ymd(years.start, 1, 1), date_time_ymd(years.end, 1, 1));
+    }
     Ok(Certificates {
         ca: authority.pem(),
-        server: signed(named(names, "distlock test server")?)?,
+        server: signed(server)?,
         client: signed(named(&[], "distlock test client")?)?,
     })
 }

@@ -6,6 +6,7 @@
 mod basics;
 mod doctor;
 mod failover;
+mod login;
 mod migration;
 mod refusals;
 mod replica_acks;

@@ -1,12 +1,33 @@
 //! One server of several is away, late, or says something else; and what becomes of what was left there.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use distlock::{LockError, LossCause, Release};
-use distlock_testkit::{Fault, Match, Refusal};
+use distlock::{LockError, LossCause, Release, Renew};
+use distlock_testkit::{EmbeddedServer, Fault, Match, Refusal};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{BOOTSTRAP, HEAL, RELEASE, RENEW, VOTE, comes_to_stand, manager, ms, on, servers, stands};
+
+/// Has the servers refuse what fits.
+fn refuse(servers: &[Arc<EmbeddedServer>], matches: &Match) {
+    for server in servers {
+        server.inject(matches.clone(), Fault::Refuse(Refusal::Loading));
+    }
+}
+
+/// Whose the key is on this server.
+fn token(server: &EmbeddedServer, key: &str) -> Option<String> {
+    let value = server.command(&["GET", &format!("distlock:{key}")]).unwrap();
+    value.as_text().map(|value| value[..36].to_owned())
+}
+
+/// How long the key lives on, as this server sees it.
+fn life(server: &EmbeddedServer, key: &str) -> Duration {
+    let left = server.command(&["PTTL", &format!("distlock:{key}")]).unwrap().as_int().unwrap();
+    ms(u64::try_from(left).unwrap_or(0))
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_frozen_server_delays_nobody_and_is_cleaned_when_it_thaws() {
@@ -126,6 +147,106 @@ async fn clocks_that_are_set_back_by_hours_stop_nobody() {
         assert!(lease.fencing_token() > last);
         last = lease.fencing_token();
         lease.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_that_one_or_two_of_five_refuse_keep_the_lease_and_it_is_put_there_again() {
+    for refusing in [1, 2] {
+        let servers = servers(5);
+        let (locks, other) = (manager(&servers).await, manager(&servers).await);
+        let lease = locks.lock("k").ttl(ms(3000)).acquire().await.unwrap();
+        comes_to_stand(&servers, "k", 5, ms(10)).await;
+        // Once: the next renewal prolongs the key there as well.
+        refuse(&servers[..refusing], &Match::nth(1).script(RENEW));
+        sleep(ms(1500)).await;
+        assert!(servers[..refusing].iter().all(|server| life(server, "k") <= ms(1500)), "{refusing} refused nothing");
+        assert!(servers[refusing..].iter().all(|server| life(server, "k") > ms(1500)));
+        sleep(ms(1000)).await;
+        assert!(servers.iter().all(|server| life(server, "k") > ms(1500)), "not renewed where it was refused");
+        // For longer than the key lives there.
+        refuse(&servers[..refusing], &Match::every().script(RENEW));
+        sleep(ms(10_000)).await;
+        assert_eq!(stands(&servers, "k"), 5 - refusing);
+        assert!(lease.is_held());
+        assert!(other.lock("k").try_acquire().await.unwrap().is_none());
+        // What it got where the key had ended.
+        comes_to_stand(&servers, "k", 5 - refusing, ms(10)).await;
+        servers.iter().for_each(|server| server.clear());
+        comes_to_stand(&servers, "k", 5, ms(1500)).await;
+        // So it bears the loss of two others.
+        servers[3..].iter().for_each(|server| server.stop());
+        sleep(ms(10_000)).await;
+        assert!(lease.is_held());
+        lease.release().await.unwrap();
+        comes_to_stand(&servers[..3].to_vec(), "k", 0, ms(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extend_that_one_or_two_of_five_refuse_counts_and_one_that_three_refuse_does_not() {
+    for refusing in 1..=3 {
+        let servers = servers(5);
+        let (locks, other) = (manager(&servers).await, manager(&servers).await);
+        let lease = locks.lock("k").ttl(ms(3000)).renew(Renew::Off).acquire().await.unwrap();
+        comes_to_stand(&servers, "k", 5, ms(10)).await;
+        refuse(&servers[..refusing], &Match::every().script(RENEW));
+        let extended = lease.extend(ms(60_000)).await;
+        assert!(servers[..refusing].iter().all(|server| life(server, "k") <= ms(3000)));
+        if refusing == 3 {
+            let refused = extended.unwrap_err();
+            assert!(matches!(refused, LockError::Unavailable(_)), "{refused:?}");
+            assert!(lease.is_held() && lease.remaining() < ms(3000), "{:?}", lease.remaining());
+            continue;
+        }
+        extended.unwrap();
+        assert!(lease.remaining() > ms(59_000), "{:?}", lease.remaining());
+        // Where it was refused the key ends; the others keep everybody out.
+        sleep(ms(10_000)).await;
+        assert_eq!(stands(&servers, "k"), 5 - refusing);
+        assert!(lease.is_held());
+        assert!(other.lock("k").try_acquire().await.unwrap().is_none());
+        comes_to_stand(&servers, "k", 5 - refusing, ms(10)).await;
+        // The next one puts it there again.
+        servers.iter().for_each(|server| server.clear());
+        lease.extend(ms(60_000)).await.unwrap();
+        comes_to_stand(&servers, "k", 5, ms(10)).await;
+        lease.release().await.unwrap();
+        comes_to_stand(&servers, "k", 0, ms(10)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_clock_of_one_of_five_that_jumps_lets_nobody_else_in_and_keeps_the_lease() {
+    type Jump = fn(&EmbeddedServer);
+    let jumps: [(&str, Jump); 2] = [
+        ("a day ahead", |server| server.clock().step_forward(Duration::from_secs(86_400))),
+        ("an hour back", |server| server.clock().step_back(Duration::from_secs(3600))),
+    ];
+    for (jump, happens) in jumps {
+        for jumping in 0..5 {
+            let what = format!("server {jumping} jumps {jump}");
+            let servers = servers(5);
+            let (locks, other) = (manager(&servers).await, manager(&servers).await);
+            let lease = locks.lock("k").ttl(ms(3000)).acquire().await.unwrap();
+            comes_to_stand(&servers, "k", 5, ms(10)).await;
+            happens(&servers[jumping]);
+            let left = if jump == "a day ahead" { 4 } else { 5 };
+            assert_eq!(stands(&servers, "k"), left, "{what}");
+            let begun = Instant::now();
+            while begun.elapsed() < ms(9000) {
+                let refused = other.lock("k").wait(ms(500)).acquire().await.unwrap_err();
+                assert!(refused.is_busy(), "{what}: {refused}");
+                assert!(lease.is_held(), "{what}");
+            }
+            sleep(ms(1500)).await;
+            let tokens: BTreeSet<_> = servers.iter().map(|server| token(server, "k")).collect();
+            assert!(tokens.len() == 1 && !tokens.contains(&None), "{what}: {tokens:?}");
+            let last = lease.fencing_token();
+            lease.release().await.unwrap();
+            let next = other.lock("k").wait(ms(1000)).acquire().await.unwrap();
+            assert!(next.fencing_token() > last, "{what}");
+        }
     }
 }
 

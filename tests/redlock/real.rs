@@ -1,10 +1,10 @@
 //! Locks on several real servers, of which one dies, freezes or comes back empty.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use distlock::{LockError, LockManager};
+use distlock::{LockError, LockManager, Login};
 use distlock_testkit::{Server, server_or_skip};
 use tokio::time::sleep;
 
@@ -128,6 +128,51 @@ async fn a_server_that_comes_back_with_an_older_state_does_not_vote() {
     }
     drop(lease);
     second.lock("k").wait(ms(6000)).run(async |_| ()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_a_provider_gives_is_changed_on_all_servers_while_a_lease_is_held() {
+    let server = || Server::builder().password("kit");
+    let servers = [server_or_skip!(server()), server().spawn().unwrap(), server().spawn().unwrap()];
+    let user = |password: &str| {
+        for server in &servers {
+            let rule = ["ACL", "SETUSER", "app", "on", "resetpass", &format!(">{password}"), "~*", "&*", "+@all"];
+            server.command(&rule).unwrap();
+        }
+    };
+    user("old");
+    let password = Arc::new(Mutex::new("wrong"));
+    let provided = || {
+        let cell = password.clone();
+        let urls = servers.iter().map(|server| format!("redis://127.0.0.1:{}", server.port()));
+        LockManager::builder().redlock(urls).credentials(move || {
+            let login = Login::new("app", *cell.lock().unwrap());
+            async move { Ok(login) }
+        })
+    };
+    let refused = provided().build().await.unwrap_err();
+    assert!(matches!(refused, LockError::Permission(_)), "{refused:?}");
+    assert!(refused.to_string().contains("the provider of `Builder::credentials`"), "{refused}");
+    *password.lock().unwrap() = "old";
+    let locks = provided().build().await.unwrap();
+    let lease = locks.lock("k").ttl(ms(1500)).acquire().await.unwrap();
+    for next in ["new", "third"] {
+        user(next);
+        *password.lock().unwrap() = next;
+        for server in &servers {
+            for kind in ["normal", "pubsub"] {
+                server.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap();
+            }
+        }
+        sleep(ms(2000)).await;
+        lease.ensure_held().unwrap();
+        assert!(servers.iter().all(|server| stands(server, "k")), "not on all servers");
+        locks.lock("other").wait(ms(1000)).run(async |_| ()).await.unwrap();
+    }
+    lease.release().await.unwrap();
+    for server in &servers {
+        gone(server, "k", ms(2000)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,8 @@
 //! Asking the Sentinels, of which some are dead, wrong, or closed to us.
 
-use distlock::{LockError, LockManager};
+use std::sync::{Arc, Mutex};
+
+use distlock::{LockError, LockManager, Login};
 use distlock_testkit::{SentinelSet, Server, sentinels_or_skip};
 
 use crate::{ms, timed};
@@ -32,6 +34,52 @@ async fn the_logins_of_the_sentinels_and_of_the_primary_are_two() {
     let error = error(format!("{hosts}/mymaster?sentinel_password=guard1")).await;
     assert!(matches!(error, LockError::Permission(_)), "{error:?}");
     assert!(error.to_string().contains("mymaster") && error.to_string().contains("user:password@"), "{error}");
+}
+
+#[tokio::test]
+async fn a_provider_gives_the_login_of_the_primary_also_of_the_next_one_and_not_that_of_the_sentinels() {
+    let set = sentinels_or_skip!(SentinelSet::builder().password("data1").sentinel_password("guard1"));
+    let user = |password: &str| {
+        for node in set.nodes() {
+            let rule = ["ACL", "SETUSER", "app", "on", "resetpass", &format!(">{password}"), "~*", "&*", "+@all"];
+            node.command(&rule).unwrap();
+        }
+    };
+    user("old");
+    let password = Arc::new(Mutex::new("wrong"));
+    let provided = || {
+        let cell = password.clone();
+        let url = format!("{}/mymaster?sentinel_password=guard1", urls(set.sentinels()));
+        LockManager::builder().url(url).credentials(move || {
+            let login = Login::new("app", *cell.lock().unwrap());
+            async move { Ok(login) }
+        })
+    };
+    let error = provided().build().await.unwrap_err();
+    assert!(matches!(error, LockError::Permission(_)), "{error:?}");
+    assert!(error.to_string().contains("the provider of `Builder::credentials`"), "{error}");
+    *password.lock().unwrap() = "old";
+    let locks = provided().build().await.unwrap();
+    let lease = locks.lock("k").ttl(ms(9000)).acquire().await.unwrap();
+    let old = set.primary().unwrap();
+    let clients = old.command(&["CLIENT", "LIST"]).unwrap();
+    assert!(clients.as_text().unwrap().contains("user=app"), "{clients:?}");
+
+    user("new");
+    *password.lock().unwrap() = "new";
+    old.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).unwrap();
+    tokio::time::sleep(ms(3500)).await;
+    assert!(lease.remaining() > ms(5000), "{:?}", lease.remaining());
+    assert_eq!(old.command(&["WAIT", "2", "5000"]).unwrap().as_int(), Some(2));
+
+    user("third");
+    *password.lock().unwrap() = "third";
+    old.kill().unwrap();
+    set.wait_for_failover(old).unwrap();
+    tokio::time::sleep(ms(4000)).await;
+    assert!(lease.remaining() > ms(4000), "{:?}", lease.remaining());
+    let _ = lease.release().await;
+    locks.lock("k").wait(ms(2000)).run(async |_| ()).await.unwrap();
 }
 
 #[tokio::test]

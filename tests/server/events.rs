@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 
 use distlock::LockManager;
-use distlock_testkit::{Server, server_or_skip};
+use distlock_testkit::{Server, server_or_skip, servers_or_skip};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -14,7 +14,8 @@ use crate::support::{ask, exists, ms, until};
 /// Every event of the process since the first test that listens, as text.
 static EVENTS: Mutex<String> = Mutex::new(String::new());
 
-struct Log;
+/// Writes down what it is told.
+struct Log(&'static Mutex<String>);
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -36,7 +37,9 @@ impl Subscriber for Log {
                 write!(self.0, "{field}={value:?} ").unwrap();
             }
         }
-        event.record(&mut Text(&mut EVENTS.lock().unwrap_or_else(PoisonError::into_inner)));
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        write!(events, "{} ", event.metadata().level()).unwrap();
+        event.record(&mut Text(&mut events));
     }
 
     fn enter(&self, _: &Id) {}
@@ -51,7 +54,7 @@ pub(crate) fn told() -> String {
 
 /// Takes down every event of the process from now on.
 pub(crate) fn listen() {
-    let _ = tracing::subscriber::set_global_default(Log);
+    let _ = tracing::subscriber::set_global_default(Log(&EVENTS));
 }
 
 #[tokio::test]
@@ -114,4 +117,19 @@ async fn one_of_several_servers_that_fails_is_told_once_also_to_who_only_holds_a
     servers[2].resume().unwrap();
     until("the return is told", ms(3000), || about("answers again") > 0).await;
     lease.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_even_number_of_servers_is_warned_of_once_for_each_manager_and_an_odd_one_is_not() {
+    // Other tests have managers on two servers as well, in threads of their own.
+    static OWN: Mutex<String> = Mutex::new(String::new());
+    let servers = servers_or_skip!(3);
+    let _own = tracing::subscriber::set_default(Log(&OWN));
+    for (count, expected) in [(3, 0), (2, 1), (2, 2)] {
+        let locks = LockManager::builder().redlock(servers[..count].iter().map(Server::url)).build().await.unwrap();
+        locks.lock("k").run(async |_| ()).await.unwrap();
+        let told = OWN.lock().unwrap();
+        assert_eq!(told.matches("WARN message=an even number of lock servers").count(), expected, "{told}");
+        assert_eq!(told.matches(" servers=2 ").count(), expected, "{told}");
+    }
 }

@@ -57,6 +57,31 @@ async fn a_server_that_cannot_prove_who_it_is_is_refused_for_good() {
 }
 
 #[tokio::test]
+async fn a_certificate_out_of_its_time_is_refused_at_once_and_its_time_is_named() {
+    let cases = [(2001..2002, "has expired", "renew it"), (4000..4001, "is not valid yet", "set this machine's clock")];
+    for (years, reason, fix) in cases {
+        let certificates = Certificates::for_years(years).unwrap();
+        let server = server_or_skip!(Server::builder().tls(&certificates));
+        let tls = Tls::new().ca_pem(certificates.ca_pem());
+        let (refused, took) = timed(connect(server.tls_url().unwrap(), tls.clone())).await;
+        let told = |error: LockError| {
+            assert!(matches!(error, LockError::Config(_)) && !error.is_retryable(), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains(&format!("the server's certificate {reason}")) && text.contains(fix), "{text}");
+            assert!(text.contains("127.0.0.1"), "{text}");
+        };
+        told(refused.unwrap_err());
+        assert!(took < ms(1000), "{took:?}");
+        // Nor is it waited for until it counts.
+        let lazy = LockManager::builder().url(server.tls_url().unwrap()).tls(tls).lazy().build().await.unwrap();
+        let (refused, took) = timed(lazy.lock("k").wait(ms(5000)).acquire()).await;
+        told(refused.unwrap_err());
+        assert!(took < ms(1000), "{took:?}");
+        assert_eq!(server.calls("hello").unwrap() + server.calls("evalsha").unwrap(), 0, "something was sent");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_asks_for_a_client_certificate_gets_it_or_says_so() {
     let certificates = Certificates::new().unwrap();
     let server = server_or_skip!(Server::builder().mutual_tls(&certificates));

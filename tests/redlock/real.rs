@@ -233,3 +233,24 @@ async fn one_holder_at_a_time_while_servers_die_freeze_and_forget() {
         gone(server, "k", ms(2000)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_that_come_back_from_a_snapshot_are_no_new_deployment() {
+    let server = || Server::builder().append_only();
+    let servers = [server_or_skip!(server()), server().spawn().unwrap(), server().spawn().unwrap()];
+    let build = || builder(&servers).quarantine(true).max_ttl(ms(20_000)).default_ttl(ms(15_000)).build();
+    let first = build().await.unwrap();
+    first.bootstrap().await.unwrap();
+    first.lock("warm").run(async |_| ()).await.unwrap();
+    // From here on they write nothing to their files.
+    servers.iter().for_each(|server| drop(server.command(&["CONFIG", "SET", "appendonly", "no"]).unwrap()));
+    let lease = first.lock("k").acquire().await.unwrap();
+    servers.iter().for_each(|server| server.kill().unwrap());
+    servers.iter().for_each(|server| server.restart_with_data().unwrap());
+    let second = build().await.unwrap();
+    // Each has an epoch, of another run.
+    let told = second.bootstrap().await;
+    let taken = second.lock("k").acquire().await;
+    assert!(lease.is_held());
+    assert!(told.is_err() && taken.is_err(), "{told:?}, two hold the lock: {}", taken.is_ok());
+}

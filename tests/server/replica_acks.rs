@@ -208,3 +208,68 @@ async fn a_call_whose_time_ends_before_that_of_the_replicas_says_the_same() {
     assert!(!error.to_string().contains('.'), "{error}");
     replica.resume().unwrap();
 }
+
+#[tokio::test]
+async fn a_single_try_after_idle_connections_were_cut_gets_its_lock() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let locks = builder(&servers[0], 1, 300).build().await.unwrap();
+    let lease = locks.lock("held").acquire().await.unwrap();
+    ask(&servers[0], &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    tokio::time::sleep(ms(150)).await;
+    locks.lock("k").run(async |_| ()).await.unwrap();
+    ask(&servers[0], &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    tokio::time::sleep(ms(150)).await;
+    lease.extend(ms(30_000)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_demotion_while_replicas_are_waited_for_is_an_outage() {
+    let servers = servers_or_skip!(3);
+    replicate(&servers[..2]).await;
+    let [primary, replica, other] = &*servers else { panic!() };
+    let locks = builder(primary, 1, 2000).build().await.unwrap();
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    replica.pause().unwrap();
+    let waits = tokio::spawn(locks.lock("k").wait(ms(8000)).around(async {}));
+    tokio::time::sleep(ms(300)).await;
+    // `-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)`
+    ask(primary, &["REPLICAOF", "127.0.0.1", &other.port().to_string()]);
+    tokio::time::sleep(ms(500)).await;
+    ask(primary, &["REPLICAOF", "NO", "ONE"]);
+    replica.resume().unwrap();
+    waits.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn acknowledgements_follow_an_address_that_leads_to_a_new_primary() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+    let servers = servers_or_skip!(3);
+    replicate(&servers).await;
+    let [old, new, third] = &*servers else { panic!() };
+    // As a virtual address does: new connections go to the new one, and those that stand stay.
+    let leads_to = Arc::new(AtomicU16::new(old.port()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let port = leads_to.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let port = port.load(Ordering::SeqCst);
+            tokio::spawn(async move {
+                let mut server = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    let locks =
+        LockManager::builder().url(format!("redis://{address}")).replica_acks(1, ms(200)).build().await.unwrap();
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    ask(new, &["REPLICAOF", "NO", "ONE"]);
+    ask(third, &["REPLICAOF", "127.0.0.1", &new.port().to_string()]);
+    leads_to.store(new.port(), Ordering::SeqCst);
+    // Demoted, and not yet a copy of the new one: it has none of the new keys, and refuses to `WAIT`.
+    ask(old, &["REPLICAOF", "127.0.0.1", "1"]);
+    locks.lock("k").wait(ms(5000)).run(async |_| ()).await.unwrap();
+}

@@ -136,7 +136,7 @@ impl Builder {
     }
 
     /// With [`redlock`](Self::redlock): a server that may have lost its memory (started anew, whatever it kept, or flushed)
-    /// does not vote for `max_ttl`, so that every lease that it forgot has ended by then. Advised for servers without
+    /// does not vote for `max_ttl` (and `grace`), so that every lease that it forgot has ended by then. Advised for servers without
     /// persistence, or with snapshots. Needs `INFO` beside the other commands. Default `false`.
     ///
     /// `max_ttl` is 10 minutes then, unless it is set by hand. The servers of a new deployment abstain as well, unless
@@ -332,6 +332,12 @@ impl Builder {
         Ok(locks)
     }
 
+    /// How long a server abstains that may have lost its memory: as long as the longest key lives that it may have forgotten.
+    pub(crate) fn longest_forgotten(&self) -> Option<Duration> {
+        let Defaults { max_ttl, grace, .. } = self.defaults;
+        self.quarantine.then_some(max_ttl.saturating_add(grace))
+    }
+
     /// How long a single try may take: that of the server, and that of its replicas where it waits for them.
     pub(crate) fn try_limit(&self) -> Duration {
         self.response_timeout + self.replica_acks.map_or(Duration::ZERO, |(_, limit)| limit)
@@ -409,7 +415,7 @@ impl Builder {
     }
 
     async fn redlock_on(&self, targets: Vec<Target>, namespace: &Namespace) -> Result<Arc<dyn LockStore>, LockError> {
-        let quarantine = self.quarantine.then_some(self.defaults.max_ttl);
+        let quarantine = self.longest_forgotten();
         let memory = Memory { epoch: namespace.epoch.clone(), quarantine };
         let store = Redlock::new(targets, memory, self.connect_timeout, self.response_timeout)?;
         if !self.lazy {

@@ -170,7 +170,7 @@ impl Busy {
 
 impl fmt::Display for Busy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is held by ", cut(&self.0.key, 40))?;
+        write!(f, "`{}` is held by ", cut(&self.0.key, 36))?;
         match &self.0.holder {
             Some(holder) => write!(f, "{holder}")?,
             None => f.write_str("somebody else")?,
@@ -238,9 +238,9 @@ impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Of a path the end says most.
         let chars = self.function.chars().count();
-        let skipped = self.function.char_indices().nth(chars.saturating_sub(36)).map_or(0, |(at, _)| at);
+        let skipped = self.function.char_indices().nth(chars.saturating_sub(34)).map_or(0, |(at, _)| at);
         let more = if skipped > 0 { "…" } else { "" };
-        write!(f, "{}/{} ({more}{})", cut(&self.host, 24), self.pid, cut(&self.function[skipped..], 36))
+        write!(f, "{}/{} ({more}{})", cut(&self.host, 24), self.pid, cut(&self.function[skipped..], 34))
     }
 }
 
@@ -571,9 +571,9 @@ mod tests {
         let (host, function) = ("h".repeat(1_000), format!("{}::claim", "m".repeat(1_000)));
         for key in [format!("a\nb{}", "x".repeat(10_000)), "\u{9f}".repeat(10_000)] {
             let holder = Holder::new(&host, u32::MAX, &function, SystemTime::UNIX_EPOCH, None);
-            let held_for = Some(Duration::from_secs(1_000_000));
+            let held_for = Some(Duration::from_secs(3_000_000_000));
             let occupant = Occupant { holder: Some(holder), retry_after: None, held_for };
-            let text = Busy::new(key.into(), occupant, Duration::from_secs(1_000)).to_string();
+            let text = Busy::new(key.into(), occupant, Duration::from_secs(100_000)).to_string();
             assert!(text.chars().count() <= 200, "{} characters: {text}", text.chars().count());
             assert!(!text.chars().any(char::is_control) && text.contains("::claim)"), "{text}");
         }

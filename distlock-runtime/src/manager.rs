@@ -161,8 +161,8 @@ impl LockManager {
 
     /// Tells the servers of a new deployment with [`quarantine`](Builder::quarantine) that there is nothing that they could
     /// have forgotten, so that they vote at once. To be called once, by whoever sets up the servers. Where some of them
-    /// remember locks and others do not, it is refused: those sit their quarantine out. Servers that have *all* lost their
-    /// memory look like new ones; never call it then.
+    /// remember locks and others do not, it is refused: those sit their quarantine out. Servers that have *all* lost
+    /// everything look like new ones; never call it then.
     ///
     /// # Errors
     ///
@@ -294,7 +294,7 @@ impl LockManager {
             response_timeout: settings.response_timeout,
             try_limit: settings.try_limit(),
             replica_acks: settings.replica_acks.map(|(replicas, _)| replicas),
-            quarantine: settings.quarantine.then_some(settings.defaults.max_ttl),
+            quarantine: settings.longest_forgotten(),
             process: format!("{}/{}", host(), std::process::id()).into(),
             closed: AtomicBool::new(false),
             closing: Notify::new(),

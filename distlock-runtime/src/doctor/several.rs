@@ -95,7 +95,8 @@ fn abstains_for(seen: &Seen, quarantine: Duration) -> Option<Duration> {
         Memory::Since(since) => {
             let now = seen.clock.last()?.shown;
             let left = since.saturating_add(quarantine).checked_sub(now)?;
-            (!left.is_zero()).then_some(left)
+            // One in the future begins anew when it is asked.
+            (!left.is_zero()).then_some(left.min(quarantine))
         }
     }
 }

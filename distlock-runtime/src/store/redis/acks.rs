@@ -55,7 +55,7 @@ struct Line {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: Vec<(Written, Tell)>,
+    waiting: Vec<Asked>,
     /// Who asks, and since when.
     asking: Option<(u64, Instant)>,
     next_id: u64,
@@ -65,6 +65,15 @@ struct State {
 pub(super) type SlotOf = fn(&str) -> u16;
 
 type Tell = oneshot::Sender<Result<(), StoreError>>;
+
+/// Who wants to know.
+#[derive(Debug)]
+struct Asked {
+    written: Written,
+    /// From then on the answer is of no use.
+    until: Instant,
+    tell: Tell,
+}
 
 impl Acks {
     pub(super) fn new(
@@ -92,7 +101,7 @@ impl Acks {
             Lane::Back => &self.back,
         };
         let (tell, told) = oneshot::channel();
-        if let Some(id) = line.join(written, tell) {
+        if let Some(id) = line.join(Asked { written, until: Instant::now() + limit, tell }) {
             tokio::spawn(Asking { line: line.clone(), id }.run());
         }
         match timeout(limit, told).await {
@@ -106,9 +115,9 @@ impl Acks {
 impl Line {
     /// Leaves it to whoever asks, or gives the number under which the caller is to. One that has not come back by now sits on
     /// a runtime that nobody runs.
-    fn join(&self, written: Written, tell: Tell) -> Option<u64> {
+    fn join(&self, asked: Asked) -> Option<u64> {
         let mut state = self.lock();
-        state.waiting.push((written, tell));
+        state.waiting.push(asked);
         let longest = (self.limit + self.response_timeout).saturating_add(STALLED);
         if state.asking.is_some_and(|(_, since)| since.elapsed() < longest) {
             return None;
@@ -118,7 +127,21 @@ impl Line {
         Some(state.next_id)
     }
 
-    async fn ask(&self, all: &[&Written]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+    /// Asks within `left`, and once more where the connection broke while nobody used it.
+    async fn ask(&self, all: &[&Written], left: Duration) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let begun = Instant::now();
+        let limit = left.min(self.limit + self.response_timeout);
+        match self.ask_once(all, limit).await {
+            Err(error) if error.kind.is_outage() && begun.elapsed() < limit / 2 => {
+                self.ask_once(all, limit.saturating_sub(begun.elapsed())).await
+            }
+            answers => answers,
+        }
+    }
+
+    async fn ask_once(&self, all: &[&Written], limit: Duration) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        // The server says by itself that their time is over, so one that does not is not there.
+        let replicas_limit = limit.saturating_sub(self.response_timeout.min(limit / 4)).min(self.limit);
         let keys: Vec<&Renewal> = all.iter().flat_map(|written| written.iter()).collect();
         let mut scripts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for (place, Renewal { wire, .. }) in keys.iter().enumerate() {
@@ -140,8 +163,15 @@ impl Line {
                 }
             }));
         }
-        commands.cmd("WAIT").arg(self.wanted).arg(millis(self.limit));
-        let mut told = self.connection.send_each(&commands, self.limit + self.response_timeout).await?;
+        // Zero would be for ever.
+        commands.cmd("WAIT").arg(self.wanted).arg(millis(replicas_limit).max(1));
+        let begun = Instant::now();
+        let answer = self.connection.send_each(&commands, limit).await;
+        let mut told = answer.inspect_err(|_| {
+            if begun.elapsed() >= limit {
+                self.connection.let_go();
+            }
+        })?;
         let got = told.pop().ok_or_else(|| garbled("ack"))?;
         let mut has = vec![false; keys.len()];
         let mut has_moved = false;
@@ -160,9 +190,20 @@ impl Line {
             Ok(Value::Int(got)) => usize::try_from(got).unwrap_or_default(),
             // A replica by now, which has none of its own.
             Err(_) if has_moved => 0,
-            Err(error) => return Err(self.connection.meaning(&error)),
+            Err(error) => {
+                let meaning = self.connection.meaning(&error);
+                if meaning.kind == StoreErrorKind::Permission {
+                    return Err(meaning);
+                }
+                self.connection.let_go();
+                return Err(unavailable(format!("its replicas cannot be asked: {}", meaning.text)));
+            }
             Ok(_) => return Err(garbled("ack")),
         };
+        if !in_cluster && has.contains(&false) {
+            // The address may lead to another server by now.
+            self.connection.let_go();
+        }
         let mut has = has.into_iter();
         Ok(all
             .iter()
@@ -170,18 +211,18 @@ impl Line {
                 let mut has_them = true;
                 // All of its own, so that the next one begins with its own.
                 has.by_ref().take(written.len()).for_each(|has| has_them &= has);
-                self.judge(has_them, got)
+                self.judge(has_them, got, replicas_limit)
             })
             .collect())
     }
 
-    fn judge(&self, has_them: bool, got: usize) -> Result<(), StoreError> {
+    fn judge(&self, has_them: bool, got: usize, within: Duration) -> Result<(), StoreError> {
         if !has_them {
             return Err(unavailable(
                 "the key is not on the server whose replicas were asked; a failover may be under way".to_owned(),
             ));
         }
-        if got < self.wanted { Err(self.too_few(Some(got), self.limit)) } else { Ok(()) }
+        if got < self.wanted { Err(self.too_few(Some(got), within)) } else { Ok(()) }
     }
 
     /// `got` is `None` where the time of the call ended before the server said how many; then none is known of.
@@ -214,32 +255,34 @@ impl Asking {
         // Behind the tasks that are ready now: what they ask goes along.
         tokio::task::yield_now().await;
         while let Some(gathered) = self.take() {
-            let (all, tells): (Vec<_>, Vec<_>) = gathered.iter().map(|(written, tell)| (written, tell)).unzip();
-            let answers = match self.line.ask(&all).await {
+            let all: Vec<_> = gathered.iter().map(|asked| &asked.written).collect();
+            let now = Instant::now();
+            let left = gathered.iter().map(|asked| asked.until.saturating_duration_since(now)).max();
+            let answers = match self.line.ask(&all, left.unwrap_or_default()).await {
                 Ok(answers) => answers,
-                Err(error) => tells.iter().map(|_| Err(error.clone())).collect(),
+                Err(error) => gathered.iter().map(|_| Err(error.clone())).collect(),
             };
-            for ((_, tell), answer) in gathered.into_iter().zip(answers) {
-                let _ = tell.send(answer);
+            for (asked, answer) in gathered.into_iter().zip(answers) {
+                let _ = asked.tell.send(answer);
             }
         }
     }
 
     /// Those for the next question; `None` if there are none, or another one asks.
-    fn take(&self) -> Option<Vec<(Written, Tell)>> {
+    fn take(&self) -> Option<Vec<Asked>> {
         let mut state = self.line.lock();
         if state.asking.is_none_or(|(id, _)| id != self.id) {
             return None;
         }
-        state.waiting.retain(|(_, tell)| !tell.is_closed());
+        state.waiting.retain(|asked| !asked.tell.is_closed());
         if state.waiting.is_empty() {
             state.asking = None;
             return None;
         }
         state.asking = Some((self.id, Instant::now()));
         let mut keys = 0;
-        let mut fits = |(written, _): &(Written, Tell)| {
-            keys += written.len();
+        let mut fits = |asked: &Asked| {
+            keys += asked.written.len();
             keys <= MOST_KEYS
         };
         let count = state.waiting.iter().map_while(|it| fits(it).then_some(())).count().max(1);

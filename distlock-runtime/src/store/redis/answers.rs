@@ -30,13 +30,13 @@ impl From<RedisError> for Refusal {
 }
 
 /// After these errors the connection is of no further use. `READONLY` is one of them: the server was demoted, and only
-/// a new look-up of its name finds the new primary. So are those of a login that does not count any more: a new
+/// a new look-up of its name finds the new primary; `UNBLOCKED` says the same to who waits for replicas. So are those of a login that does not count any more: a new
 /// connection asks for the login anew.
 pub(super) fn closes_connection(error: &RedisError) -> bool {
     match error.kind() {
         ErrorKind::Io | ErrorKind::Parse | ErrorKind::Client => true,
         ErrorKind::Server(_) | ErrorKind::Extension => {
-            matches!(code_of(error), Some("READONLY" | "NOAUTH" | "WRONGPASS"))
+            matches!(code_of(error), Some("READONLY" | "UNBLOCKED" | "NOAUTH" | "WRONGPASS"))
         }
         _ => error.is_unrecoverable_error(),
     }
@@ -76,6 +76,10 @@ pub(super) fn classify(error: &RedisError) -> StoreError {
         "NOREPLICAS" => StoreError::new(
             Unavailable,
             "the server has fewer replicas than its `min-replicas-to-write` and refuses writes (NOREPLICAS); connect them, or lower it",
+        ),
+        "UNBLOCKED" => StoreError::new(
+            Unavailable,
+            "the server was demoted (UNBLOCKED); the connection is made anew to find the primary",
         ),
         "BUSY" | "LOADING" | "MASTERDOWN" | "TRYAGAIN" | "CLUSTERDOWN" | "MISCONF" => {
             StoreError::new(Unavailable, format!("the server answered {code} {detail}"))

@@ -66,10 +66,15 @@ struct Abandoned {
 impl Drop for Abandoned {
     fn drop(&mut self) {
         self.progress.end(|| {
-            // Nobody was refused, so there is nobody to be spared.
-            *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = None;
             let text = format!("the connection to {} was given up while it was made", self.address);
-            Ended::Abandoned(StoreError::new(StoreErrorKind::Unavailable, text))
+            let error = StoreError::new(StoreErrorKind::Unavailable, text);
+            // One that panics, as a provider of credentials may, would do so again at once. A runtime that ends was refused
+            // by nobody.
+            if std::thread::panicking() {
+                let failed = Some((Instant::now(), error.clone()));
+                *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = failed;
+            }
+            Ended::Abandoned(error)
         });
     }
 }

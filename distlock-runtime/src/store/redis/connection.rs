@@ -277,6 +277,14 @@ impl Connection {
         }
     }
 
+    /// Lets the connection go that stands now. The next command gets another one, perhaps to another server.
+    pub(super) fn let_go(&self) {
+        let mut slot = self.lock();
+        if matches!(slot.state, State::Connected { .. }) {
+            slot.state = State::Idle;
+        }
+    }
+
     async fn connect(&self, limit: Duration) -> Result<Live, StoreError> {
         let progress = match self.join_or_start() {
             Step::Connected(live) => return Ok(live),

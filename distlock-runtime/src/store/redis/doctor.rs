@@ -135,7 +135,8 @@ async fn read_clock(connection: &Connection, look: &Look, limit: Duration, seen:
 /// What the epoch key says to a run of the server; see `epoch.lua`.
 fn memory(epoch: &Value, run_id: &str) -> Memory {
     let since = || {
-        let (micros, run) = text(epoch)?.split_once(' ')?;
+        let mut words = text(epoch)?.split(' ');
+        let (micros, run) = (words.next()?, words.next()?);
         (run == run_id).then(|| micros.parse().ok())?
     };
     since().map_or(Memory::Lost, |micros| Memory::Since(Duration::from_micros(micros)))

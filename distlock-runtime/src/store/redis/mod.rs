@@ -211,7 +211,8 @@ impl RedisStore {
         let (Some(acks), Acquired::Granted { .. }) = (&self.acks, &acquired) else { return Ok(acquired) };
         let (token, expiry) = (request.token, request.expiry);
         let written = request.names.iter().map(|name| Renewal { wire: name.wire.clone(), token, expiry }).collect();
-        match acks.confirm(written, Lane::Awaited, limit).await {
+        // A grant is worth nothing beyond its life.
+        match acks.confirm(written, Lane::Awaited, limit.min(expiry)).await {
             Ok(()) => Ok(acquired),
             Err(error) if error.kind.is_outage() => Ok(Acquired::Unacknowledged(error.text)),
             // The key was taken all the same.

@@ -38,6 +38,16 @@ pub(crate) struct Memory {
     pub(crate) quarantine: Option<Duration>,
 }
 
+/// What a server remembers of what it granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remembers {
+    All,
+    /// It is new, or has lost everything.
+    Nothing,
+    /// It was in use before its last start.
+    PerhapsLess,
+}
+
 /// What one server says.
 #[derive(Clone, Debug)]
 pub(crate) enum Vote {
@@ -124,20 +134,24 @@ impl RedisStore {
         Ok(answers.iter().map(|answer| matches!(answer, Value::Int(1))).collect())
     }
 
-    /// Whether the server remembers what it granted; not if it is new, or has lost its memory.
-    pub(crate) async fn remembers(&self, memory: &Memory, limit: Duration) -> Result<bool, StoreError> {
+    /// Whether the server remembers what it granted.
+    pub(crate) async fn remembers(&self, memory: &Memory, limit: Duration) -> Result<Remembers, StoreError> {
         let value = REMEMBERS
             .run(&self.front, Form::Known, limit, 1, |command: &mut Cmd| {
                 command.arg(&*memory.epoch).arg(memory.abstains());
             })
             .await?;
-        Ok(value == Value::Int(1))
+        Ok(match value {
+            Value::Int(1) => Remembers::All,
+            Value::Int(0) => Remembers::Nothing,
+            _ => Remembers::PerhapsLess,
+        })
     }
 
     /// Has the server remember from now on, so that it votes at once.
     pub(crate) async fn bootstrap(&self, memory: &Memory, limit: Duration) -> Result<(), StoreError> {
         let told = BOOTSTRAP.run(&self.front, Form::Known, limit, 1, |command: &mut Cmd| {
-            command.arg(&*memory.epoch);
+            command.arg(&*memory.epoch).arg(memory.abstains());
         });
         told.await.map(drop)
     }

@@ -1,6 +1,7 @@
 //! Telling the servers of a new deployment that there is nothing that they could have forgotten.
 
 use super::Redlock;
+use crate::store::redis::vote::Remembers;
 use crate::store::{StoreError, StoreErrorKind, no_quarantine};
 
 impl Redlock {
@@ -21,13 +22,24 @@ impl Redlock {
             }
         });
         // All of them: one that is left out would abstain.
-        let (mut remember, mut are_new) = (0, Vec::new());
+        let (mut remember, mut are_new, mut were_in_use) = (0, Vec::new(), Vec::new());
         while let Some((server, answer)) = round.next().await {
-            if answer? {
-                remember += 1;
-            } else {
-                are_new.push(&*self.health.addresses()[server]);
+            let address = &*self.health.addresses()[server];
+            match answer? {
+                Remembers::All => remember += 1,
+                Remembers::Nothing => are_new.push(address),
+                Remembers::PerhapsLess => were_in_use.push(address),
             }
+        }
+        if !were_in_use.is_empty() {
+            were_in_use.sort_unstable();
+            return Err(StoreError::new(
+                StoreErrorKind::Config,
+                format!(
+                    "this is no new deployment, for {} granted locks before the last start, and may have lost the newest; each must sit its quarantine out, and votes by itself then",
+                    were_in_use.join(", ")
+                ),
+            ));
         }
         if are_new.is_empty() {
             return Ok(());

@@ -13,7 +13,10 @@ local answers = {}
 for i, key in ipairs(KEYS) do
   local held = redis.pcall('GET', key)
   answers[i] = 0
-  if type(held) == 'string' and string.sub(held, 1, 36) == ARGV[2 * i - 1] then
+  if not held then
+    -- Changes nothing. A demoted server refuses it, as in renew.lua.
+    redis.call('PEXPIRE', key, ARGV[2 * i])
+  elseif type(held) == 'string' and string.sub(held, 1, 36) == ARGV[2 * i - 1] then
     local left = redis.call('PTTL', key)
     redis.call('PEXPIRE', key, left > tonumber(ARGV[2 * i]) and left or ARGV[2 * i])
     answers[i] = 1

@@ -1,7 +1,8 @@
 -- Since when a server remembers what it granted.
 --
 -- The key says it with the server's run: one that was started anew may come back with its epoch and without its latest
--- writes, as from a snapshot, so the epoch of another run counts for nothing.
+-- writes, as from a snapshot, so the epoch of another run counts for nothing. But it shows that the server is not new, which
+-- the next epoch says then as well: "<since> <run> again".
 
 -- Different after each start; "" of a server that does not tell.
 local function run()
@@ -9,13 +10,19 @@ local function run()
 end
 
 -- In microseconds; 0 if it was told that there was nothing before, and has granted nothing since; nil if it has lost its
--- memory, or is new.
+-- memory, or is new. And whether there was a run before that is known of.
 local function epoch_at(key)
   local text = redis.pcall('GET', key)
-  local since, of = string.match(type(text) == 'string' and text or '', '^(%d+) (%w*)$')
-  return of == run() and tonumber(since) or nil
+  if not text then
+    return nil, false
+  end
+  local since, of, again = string.match(type(text) == 'string' and text or '', '^(%d+) (%w*)( ?%a*)$')
+  if of ~= run() then
+    return nil, true
+  end
+  return tonumber(since), again ~= ''
 end
 
-local function begin_epoch(key, since)
-  redis.call('SET', key, string.format('%.0f ', since) .. run())
+local function begin_epoch(key, since, again)
+  redis.call('SET', key, string.format('%.0f ', since) .. run() .. (again and ' again' or ''))
 end

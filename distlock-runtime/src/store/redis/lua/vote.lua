@@ -52,9 +52,11 @@ local now = time[1] * 1000000 + time[2]
 local floor = now - TRANSIT
 local epoch
 if quarantine > 0 then
-  epoch = epoch_at(KEYS[#KEYS])
-  if not epoch then
-    begin_epoch(KEYS[#KEYS], now)
+  local again
+  epoch, again = epoch_at(KEYS[#KEYS])
+  -- One in the future is that of a clock which was set back.
+  if not epoch or epoch > now then
+    begin_epoch(KEYS[#KEYS], now, again)
     epoch = now
   end
   if now < epoch + quarantine then

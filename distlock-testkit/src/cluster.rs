@@ -75,7 +75,7 @@ impl Cluster {
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(epoch + 1).to_string()])?;
         }
         for other in others {
-            first.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port().to_string()])?;
+            first.command(&["CLUSTER", "MEET", "127.0.0.1", &other.port_among_nodes().to_string()])?;
         }
         for (place, primary) in self.nodes[..PRIMARIES].iter().enumerate() {
             let slots: Vec<String> =
@@ -128,6 +128,16 @@ impl Cluster {
     pub fn url(&self) -> String {
         let hosts: Vec<String> = self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port())).collect();
         format!("redis+cluster://{}", hosts.join(","))
+    }
+
+    /// How clients reach it encrypted, as in `rediss+cluster://127.0.0.1:20124,127.0.0.1:20126`, when its nodes have
+    /// certificates.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_url(&self) -> Option<String> {
+        let urls: Option<Vec<String>> = self.nodes.iter().map(Server::tls_url).collect();
+        let hosts = urls?.iter().map(|url| url.trim_start_matches("rediss://").to_owned()).collect::<Vec<_>>();
+        Some(format!("rediss+cluster://{}", hosts.join(",")))
     }
 
     /// All nodes, also those that are killed.

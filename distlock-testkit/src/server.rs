@@ -29,6 +29,9 @@ const ASK_EVERY: Duration = Duration::from_millis(2);
 /// killed server could be given the server's own port, and the server could not come back.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
+/// Those of them for nodes of a cluster, which have a second one.
+const CLUSTER_PORTS: std::ops::Range<u16> = PORTS.start..PORTS.start + (PORTS.end - PORTS.start) / 6;
+
 /// How far above its port a node of a cluster listens for the other nodes.
 const CLUSTER_BUS: u16 = 10_000;
 
@@ -252,6 +255,11 @@ impl Server {
     pub fn tls_url(&self) -> Option<String> {
         let login = self.builder.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
         self.builder.tls.as_ref().map(|_| format!("rediss://{login}127.0.0.1:{}", self.tls_port))
+    }
+
+    /// At which port the other nodes of a cluster meet it.
+    pub(crate) fn port_among_nodes(&self) -> u16 {
+        if self.tls_port == 0 { self.port } else { self.tls_port }
     }
 
     /// Where the unix socket is, when the server was built with one.
@@ -495,6 +503,9 @@ impl Server {
                 "--tls-ca-cert-file",
                 "ca.pem",
             ]);
+            if self.builder.in_cluster {
+                command.args(["--tls-cluster", "yes", "--tls-replication", "yes"]);
+            }
             command.args(["--tls-auth-clients", if tls.clients_are_asked { "yes" } else { "no" }]);
         }
         command
@@ -512,7 +523,12 @@ impl Server {
     #[cfg(feature = "tls")]
     fn lay_out_certificates(&mut self) -> Result<()> {
         let Some(tls) = &self.builder.tls else { return Ok(()) };
-        self.tls_port = free_port_but(self.port)?;
+        self.tls_port = if self.builder.in_cluster {
+            // The bus of the nodes is above this one then.
+            free_port_in_cluster_but(self.port)?
+        } else {
+            free_port_but(self.port)?
+        };
         let Certificates { ca, server, .. } = &tls.certificates;
         for (name, text) in [("ca.pem", ca), ("server.pem", &server.cert), ("server.key", &server.key)] {
             fs::write(self.folder.path().join(name), text).map_err(Error::io("write the server's certificates"))?;
@@ -592,7 +608,13 @@ fn free_port_but(taken: u16) -> Result<u16> {
 
 /// The same with one for the other nodes of a cluster, which must stay below the outgoing connections as well.
 fn free_ports_in_cluster() -> Result<u16> {
-    free_port_in(PORTS.start..PORTS.start + (PORTS.end - PORTS.start) / 6, |port| is_free(port + CLUSTER_BUS))
+    free_port_in(CLUSTER_PORTS, |port| is_free(port + CLUSTER_BUS))
+}
+
+/// The same, and not this one.
+#[cfg(feature = "tls")]
+fn free_port_in_cluster_but(taken: u16) -> Result<u16> {
+    free_port_in(CLUSTER_PORTS, |port| port != taken && is_free(port + CLUSTER_BUS))
 }
 
 fn is_free(port: u16) -> bool {

@@ -11,4 +11,6 @@ mod migration;
 mod refusals;
 mod replica_acks;
 mod support;
+#[cfg(feature = "tls-rustls")]
+mod tls;
 mod waiting;

@@ -365,7 +365,7 @@ async fn new_servers_in_quarantine_vote_after_it_or_when_told() {
         let servers = servers(3);
         let locks = on(&servers).quarantine(true).max_ttl(ms(10_000)).default_ttl(ms(5000)).build().await.unwrap();
         let LockError::NoQuorum(refused) = locks.lock("k").acquire().await.unwrap_err() else { panic!() };
-        assert!(refused.to_string().contains("began without memory"), "{refused}");
+        assert!(refused.to_string().contains("is new or may have lost its memory"), "{refused}");
         if told {
             locks.bootstrap().await.unwrap();
         } else {
@@ -377,6 +377,60 @@ async fn new_servers_in_quarantine_vote_after_it_or_when_told() {
         sleep(ms(20_000)).await;
         assert!(lease.is_held());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_stays_for_a_grace_is_not_forgotten_by_the_quarantine_either() {
+    for forgets in [false, true] {
+        let servers = servers(3);
+        let build = || on(&servers).quarantine(true).max_ttl(ms(3000)).default_ttl(ms(3000)).grace(ms(3000)).build();
+        let (first, second) = (build().await.unwrap(), build().await.unwrap());
+        first.bootstrap().await.unwrap();
+        first.lock("warm").run(async |_| ()).await.unwrap();
+        let begun = Instant::now();
+        let lease = first.lock("k").renew(Renew::Off).acquire().await.unwrap();
+        comes_to_stand(&servers, "k", 3, ms(10)).await;
+        if forgets {
+            servers[..2].iter().for_each(|server| server.restart(false));
+        }
+        let next = second.lock("k").wait(ms(9000)).acquire().await.unwrap();
+        assert!(begun.elapsed() >= ms(5900), "{:?}", begun.elapsed());
+        drop((lease, next));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_back_does_not_prolong_the_quarantine_by_as_much() {
+    let servers = servers(3);
+    servers.iter().for_each(|server| server.clock().step_forward(Duration::from_secs(86_400)));
+    let locks = on(&servers).quarantine(true).max_ttl(ms(3000)).default_ttl(ms(2000)).build().await.unwrap();
+    assert!(matches!(locks.lock("k").acquire().await, Err(LockError::NoQuorum(_))));
+    servers.iter().for_each(|server| server.clock().step_back(Duration::from_secs(86_400)));
+    let begun = Instant::now();
+    locks.lock("k").wait(ms(10_000)).acquire().await.unwrap().release().await.unwrap();
+    assert!(begun.elapsed() >= ms(2900), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_that_comes_late_does_not_hide_what_was_granted_meanwhile() {
+    let servers = servers(3);
+    let build = || on(&servers).quarantine(true).max_ttl(ms(60_000)).default_ttl(ms(20_000)).build();
+    let (first, second) = (build().await.unwrap(), build().await.unwrap());
+    // It has asked whether they are new, and tells them later.
+    servers
+        .iter()
+        .for_each(|server| drop(server.inject(Match::nth(1).script(BOOTSTRAP), Fault::DelayCommand(ms(300)))));
+    let late = tokio::spawn(async move { second.bootstrap().await });
+    sleep(ms(100)).await;
+    servers.iter().for_each(|server| server.clear());
+    first.bootstrap().await.unwrap();
+    let lease = first.lock("k").acquire().await.unwrap();
+    late.await.unwrap().unwrap();
+    for server in &servers {
+        let epoch = server.command(&["GET", "{distlock}:epoch"]).unwrap();
+        assert!(epoch.as_text().is_some_and(|it| it.starts_with("1 ")), "{epoch:?}");
+    }
+    drop(lease);
 }
 
 distlock::lock_set! { Billing { namespace = "billing" } }

@@ -216,3 +216,22 @@ async fn encryption_is_not_suspected_of_a_server_that_was_spoken_with() {
     }
     server.resume().unwrap();
 }
+
+#[tokio::test]
+async fn a_provider_that_panics_is_asked_no_more_often_than_one_whose_login_is_refused() {
+    static ASKED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let server = server_or_skip!();
+    let provider = || async {
+        assert!(ASKED.fetch_add(1, std::sync::atomic::Ordering::Relaxed) > 1_000_000, "this provider panics");
+        Ok(Login::new("app", "p"))
+    };
+    let locks = LockManager::builder().url(server.url()).lazy().credentials(provider).build().await.unwrap();
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < ms(1000) {
+        let refused = locks.lock("k").acquire().await.unwrap_err();
+        assert!(matches!(refused, LockError::Unavailable(_)), "{refused}");
+        tokio::time::sleep(ms(1)).await;
+    }
+    let asked = ASKED.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((2..=12).contains(&asked), "{asked}");
+}

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use distlock::{Builder, LockError, LockManager, LossCause};
-use distlock_testkit::{Server, servers_or_skip};
+use distlock_testkit::{Fault, FaultProxy, Match, Server, servers_or_skip};
 
 use crate::support::{ask, exists, ms, timed, until};
 
@@ -272,4 +272,31 @@ async fn acknowledgements_follow_an_address_that_leads_to_a_new_primary() {
     // Demoted, and not yet a copy of the new one: it has none of the new keys, and refuses to `WAIT`.
     ask(old, &["REPLICAOF", "127.0.0.1", "1"]);
     locks.lock("k").wait(ms(5000)).run(async |_| ()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_for_acknowledgements_that_goes_silent_costs_no_lease_however_long_the_limit() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let proxy = FaultProxy::start(servers[0].port()).await.unwrap();
+    let locks = LockManager::builder().url(proxy.url()).replica_acks(1, ms(20_000)).build().await.unwrap();
+    let lease = locks.lock("held").ttl(ms(3000)).acquire().await.unwrap();
+    // One renewal on, the watchdog's own connection stands.
+    tokio::time::sleep(ms(1300)).await;
+    proxy.inject(Match::nth(1).command("WAIT"), Fault::BlackHole);
+    tokio::time::sleep(ms(6000)).await;
+    lease.ensure_held().unwrap();
+}
+
+#[tokio::test]
+async fn a_grant_is_not_waited_for_beyond_its_own_life() {
+    let servers = servers_or_skip!(2);
+    replicate(&servers).await;
+    let locks = builder(&servers[0], 1, 6000).build().await.unwrap();
+    locks.lock("warm").run(async |_| ()).await.unwrap();
+    servers[1].pause().unwrap();
+    let (out, took) = timed(locks.lock("k").ttl(ms(500)).acquire()).await;
+    refused(&out.unwrap_err(), "0 of 1 replicas acknowledged");
+    assert!(took < ms(900), "{took:?}");
+    servers[1].resume().unwrap();
 }

@@ -190,9 +190,10 @@ pub(super) fn of_server(address: &str, problem: &str) -> String {
 /// Why a server that answered did not vote.
 fn without_vote(vote: &Vote) -> Option<Cow<'static, str>> {
     match vote {
-        Vote::Abstains { left } => {
-            Some(format!("began without memory, and does not vote for another {:.1} s", left.as_secs_f64()).into())
-        }
+        Vote::Abstains { left } => Some(
+            format!("is new or may have lost its memory, and does not vote for another {:.1} s", left.as_secs_f64())
+                .into(),
+        ),
         Vote::Foreign { what, .. } => Some((*what).into()),
         Vote::Dead => Some("has heard that this attempt was given up".into()),
         Vote::Granted | Vote::Held { .. } | Vote::Stale { .. } => None,
@@ -254,7 +255,7 @@ mod tests {
         let abstains = Vote::Abstains { left: Duration::from_millis(9_960) };
         let votes = counted(4, [Ok(Vote::Granted), Err(refused), Ok(abstains)]);
         let Some(Verdict::Failed(error)) = votes.verdict() else { panic!("{:?}", votes.verdict()) };
-        let text = "b:1: Connection refused; c:1: began without memory, and does not vote for another 10.0 s; d:1: no answer yet";
+        let text = "b:1: Connection refused; c:1: is new or may have lost its memory, and does not vote for another 10.0 s; d:1: no answer yet";
         assert_eq!(error.text, text);
         assert_eq!(error.kind, StoreErrorKind::NoQuorum { granted: 1, held: 0, failed: 3 });
     }

@@ -231,6 +231,13 @@ fn judge_refusal(node: &str, refused: &Refused) -> Finding {
             };
             Finding::new(WritesRefused, Problem, node, what, fix)
         }
+        Refused::Run => Finding::new(
+            Permission,
+            Warning,
+            node,
+            "the user may not run `INFO`, so a server that comes back with older data votes at once",
+            "add `+info` to its rule",
+        ),
         Refused::Info => Finding::new(
             CannotLook,
             Note,

@@ -121,6 +121,8 @@ pub(crate) enum Refused {
     Unknown(&'static str),
     /// The rest cannot be asked for without it.
     Info,
+    /// `INFO` as well, of one that is to abstain after a start.
+    Run,
     /// No writes are accepted now, whoever sends them; the code says why.
     Writes(Reason),
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, Pipeline, Value};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
@@ -60,6 +60,9 @@ struct State {
     asking: Option<(u64, Instant)>,
     next_id: u64,
 }
+
+/// By slot, the places of the keys that one script is about.
+type Scripts = BTreeMap<u16, Vec<usize>>;
 
 /// Tells the slot of a key.
 pub(super) type SlotOf = fn(&str) -> u16;
@@ -143,28 +146,12 @@ impl Line {
         // The server says by itself that their time is over, so one that does not is not there.
         let replicas_limit = limit.saturating_sub(self.response_timeout.min(limit / 4)).min(self.limit);
         let keys: Vec<&Renewal> = all.iter().flat_map(|written| written.iter()).collect();
-        let mut scripts: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        let mut scripts: Scripts = BTreeMap::new();
         for (place, Renewal { wire, .. }) in keys.iter().enumerate() {
             scripts.entry(self.slot_of.map_or(0, |slot_of| slot_of(wire))).or_default().push(place);
         }
         let in_cluster = self.slot_of.is_some();
-        let mut commands = redis::Pipeline::with_capacity(scripts.len() * 2 + 1);
-        for places in scripts.values() {
-            if in_cluster {
-                // The slot may be on its way here.
-                commands.cmd("ASKING");
-            }
-            commands.add_command(ACK.whole(places.len(), |command: &mut Cmd| {
-                for place in places {
-                    command.arg(&*keys[*place].wire);
-                }
-                for place in places {
-                    command.arg(keys[*place].token.as_str()).arg(millis(keys[*place].expiry));
-                }
-            }));
-        }
-        // Zero would be for ever.
-        commands.cmd("WAIT").arg(self.wanted).arg(millis(replicas_limit).max(1));
+        let commands = self.question(&keys, &scripts, replicas_limit);
         let begun = Instant::now();
         let answer = self.connection.send_each(&commands, limit).await;
         let mut told = answer.inspect_err(|_| {
@@ -214,6 +201,28 @@ impl Line {
                 self.judge(has_them, got, replicas_limit)
             })
             .collect())
+    }
+
+    /// The scripts, then `WAIT`.
+    fn question(&self, keys: &[&Renewal], scripts: &Scripts, replicas_limit: Duration) -> Pipeline {
+        let mut commands = Pipeline::with_capacity(scripts.len() * 2 + 1);
+        for places in scripts.values() {
+            if self.slot_of.is_some() {
+                // The slot may be on its way here.
+                commands.cmd("ASKING");
+            }
+            commands.add_command(ACK.whole(places.len(), |command: &mut Cmd| {
+                for place in places {
+                    command.arg(&*keys[*place].wire);
+                }
+                for place in places {
+                    command.arg(keys[*place].token.as_str()).arg(millis(keys[*place].expiry));
+                }
+            }));
+        }
+        // Zero would be for ever.
+        commands.cmd("WAIT").arg(self.wanted).arg(millis(replicas_limit).max(1));
+        commands
     }
 
     fn judge(&self, has_them: bool, got: usize, within: Duration) -> Result<(), StoreError> {

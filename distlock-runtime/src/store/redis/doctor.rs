@@ -11,7 +11,7 @@ use redis::{Pipeline, Value};
 
 use super::connection::{Answer, Connection};
 use super::listening::Listening;
-use super::permissions::{CHANNELS, Probe, WITH_QUARANTINE, probes, refusal, writing_probe};
+use super::permissions::{CHANNELS, Probe, probes, refusal, writing_probe};
 use super::replies::text;
 use crate::store::StoreError;
 use crate::store::facts::{Info, Look, Memory, NodeFacts, Reading, Refused, Seen};
@@ -63,13 +63,14 @@ async fn see(
     match info.as_ref().ok().and_then(text) {
         Some(text) => seen.info = Some(Info::read(text)),
         // The scripts ask for the server's run.
-        None if look.epoch.is_some() => add(&mut seen.refused, Refused::Command(WITH_QUARANTINE)),
+        None if look.epoch.is_some() => add(&mut seen.refused, Refused::Run),
         None => add(&mut seen.refused, Refused::Info),
     }
     if look.epoch.is_some() {
         let (epoch, rest) = answers.split_first().ok_or_else(|| super::garbled("doctor's"))?;
         answers = rest;
-        seen.memory = seen.info.as_ref().and_then(|info| Some(memory(epoch.as_ref().ok()?, &info.run_id)));
+        let run_id = seen.info.as_ref().map_or("", |info| &info.run_id);
+        seen.memory = epoch.as_ref().ok().map(|epoch| memory(epoch, run_id));
     }
     let denied = |(probe, answer): (&Probe, &Answer)| probe.refused(answer);
     probes.iter().zip(answers).filter_map(denied).for_each(|refused| add(&mut seen.refused, refused));
@@ -137,7 +138,7 @@ fn memory(epoch: &Value, run_id: &str) -> Memory {
     let since = || {
         let mut words = text(epoch)?.split(' ');
         let (micros, run) = (words.next()?, words.next()?);
-        (run == run_id).then(|| micros.parse().ok())?
+        (run_id.is_empty() || run == run_id).then(|| micros.parse().ok())?
     };
     since().map_or(Memory::Lost, |micros| Memory::Since(Duration::from_micros(micros)))
 }

@@ -35,9 +35,6 @@ pub(super) const IN_CLUSTER: [&str; 4] = ["CLUSTER SLOTS", "ASKING", "SPUBLISH",
 /// What `replica_acks` takes beside that.
 const WITH_ACKS: &str = "WAIT";
 
-/// What `quarantine` takes beside that: a server's memory is that of its run.
-pub(super) const WITH_QUARANTINE: &str = "INFO";
-
 /// The channels on which waiters are told of their turn.
 pub(super) const CHANNELS: &str = "distlock:turn:*";
 
@@ -167,7 +164,7 @@ pub(super) fn refusal(answer: &Answer, command: &'static str, pattern: Option<&s
 /// The commands, for a text.
 pub(super) fn commands() -> String {
     let mut text = COMMANDS.join(", ");
-    text.push_str(&format!("; for `replica_acks` also {WITH_ACKS}; for `quarantine` also {WITH_QUARANTINE}"));
+    text.push_str(&format!("; for `replica_acks` also {WITH_ACKS}"));
     #[cfg(feature = "cluster")]
     text.push_str(&format!("; in a Cluster also {}", IN_CLUSTER.join(", ")));
     text

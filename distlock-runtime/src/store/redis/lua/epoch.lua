@@ -4,9 +4,11 @@
 -- writes, as from a snapshot, so the epoch of another run counts for nothing. But it shows that the server is not new, which
 -- the next epoch says then as well: "<since> <run> again".
 
--- Different after each start; "" of a server that does not tell.
+-- Different after each start; "" where it is not told, or the user may not ask. Then any run counts, and only a server that
+-- comes back without its epoch is noticed.
 local function run()
-  return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+  local info = redis.pcall('INFO', 'server')
+  return type(info) == 'string' and string.match(info, 'run_id:(%w+)') or ''
 end
 
 -- In microseconds; 0 if it was told that there was nothing before, and has granted nothing since; nil if it has lost its
@@ -17,7 +19,8 @@ local function epoch_at(key)
     return nil, false
   end
   local since, of, again = string.match(type(text) == 'string' and text or '', '^(%d+) (%w*)( ?%a*)$')
-  if of ~= run() then
+  local now = run()
+  if not since or now ~= '' and of ~= now then
     return nil, true
   end
   return tonumber(since), again ~= ''

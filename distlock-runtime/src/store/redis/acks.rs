@@ -154,10 +154,15 @@ impl Line {
         let commands = self.question(&keys, &scripts, replicas_limit);
         let begun = Instant::now();
         let answer = self.connection.send_each(&commands, limit).await;
-        let mut told = answer.inspect_err(|_| {
-            if begun.elapsed() >= limit {
+        let mut told = answer.map_err(|error| {
+            if begun.elapsed() < limit {
+                return error;
+            }
+            // A short question says nothing about the connection.
+            if limit >= self.response_timeout {
                 self.connection.let_go();
             }
+            self.too_few(None, limit)
         })?;
         let got = told.pop().ok_or_else(|| garbled("ack"))?;
         let mut has = vec![false; keys.len()];

@@ -97,3 +97,32 @@ async fn a_dropped_call_leaves_no_key_behind() {
         until("it is released", ms(3000), || !exists(&cluster, &key)).await;
     }
 }
+
+/// The slot of a key without a hash tag (CRC16, XMODEM), as the cluster's specification has it.
+fn slot(key: &str) -> usize {
+    let step = |crc: u16, byte: u8| {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 })
+    };
+    usize::from(key.bytes().fold(0, step)) % SLOTS
+}
+
+const SLOTS: usize = 16_384;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_of_each_slot_is_taken_and_given_back() {
+    let cluster = cluster_or_skip!();
+    let locks = manager(&cluster).await;
+    assert_eq!(slot("distlock:order:7"), usize::from(cluster.slot_of("distlock:order:7").unwrap()));
+    let mut seen = vec![false; SLOTS];
+    let is_new = |key: &String| !std::mem::replace(&mut seen[slot(&format!("distlock:{key}"))], true);
+    let keys: Vec<String> = (0_u32..).map(|number| format!("k{number}")).filter(is_new).take(SLOTS).collect();
+    for some in keys.chunks(256) {
+        let calls: Vec<_> = some.iter().map(|key| tokio::spawn(locks.lock(&**key).around(async {}))).collect();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+    }
+    let left = names(&cluster);
+    assert_eq!(left.len(), SLOTS, "a counter for each slot, and nothing else");
+    assert!(left.iter().all(|name| name.ends_with("}:distlock:fence")));
+}

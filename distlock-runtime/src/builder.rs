@@ -136,8 +136,9 @@ impl Builder {
     }
 
     /// With [`redlock`](Self::redlock): a server that may have lost its memory (started anew, whatever it kept, or flushed)
-    /// does not vote for `max_ttl` (and `grace`), so that every lease that it forgot has ended by then. Advised for servers without
-    /// persistence, or with snapshots. A user who may not run `INFO` sees the loss of everything only. Default `false`.
+    /// does not vote for `max_ttl` (and `grace`), so that every lease that it forgot has ended by then. Advised for servers
+    /// without persistence, or with snapshots. A user who may not run `INFO` sees the loss of everything only. Default
+    /// `false`.
     ///
     /// `max_ttl` is 10 minutes then, unless it is set by hand. The servers of a new deployment abstain as well, unless
     /// [`LockManager::bootstrap`] is called once.

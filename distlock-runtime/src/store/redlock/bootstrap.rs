@@ -36,7 +36,7 @@ impl Redlock {
             return Err(StoreError::new(
                 StoreErrorKind::Config,
                 format!(
-                    "this is no new deployment, for {} granted locks before the last start, and may have lost the newest; each must sit its quarantine out, and votes by itself then",
+                    "this is no new deployment, for {} took part before the last start, and may have lost the newest locks; each must sit its quarantine out, and votes by itself then",
                     were_in_use.join(", ")
                 ),
             ));
